@@ -1,0 +1,118 @@
+"""rkhs_control: guaranteed bounds on an unknown plant from recorded data, and certified control with them.
+
+The map of the package, each module using only those before it:
+
+    observations   samples with bounded noise, as intervals
+    kernels        squared exponential, Matern, rational quadratic; scales, sums, products
+    functionals    what can be bounded: values, differences, derivatives
+    gram, witness  kernel values among the data; weights that prove a bound, evaluated with outward rounding
+    path           the compiled active-set path
+    least_norm     the function of least norm through the data, where every path starts
+    norms          norm bounds, their provenance, the consistency frontier
+    regression     nominal models and cross-validation
+    envelope       the bounds: optimal, conic, alternating, closed form, energy, Gaussian process
+
+Public names are imported when they are first used, so that importing the package is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .envelope.alternating import AlternatingEnvelope as AlternatingEnvelope
+    from .envelope.base import Band as Band
+    from .envelope.base import Envelope as Envelope
+    from .envelope.closed_form import ClosedFormEnvelope as ClosedFormEnvelope
+    from .envelope.conic import ConicEnvelope as ConicEnvelope
+    from .envelope.energy import EnergyEnvelope as EnergyEnvelope
+    from .envelope.gaussian_process import GaussianProcessEnvelope as GaussianProcessEnvelope
+    from .envelope.optimal import OptimalEnvelope as OptimalEnvelope
+    from .errors import ContradictoryDataError as ContradictoryDataError
+    from .errors import FalsifiedNormBoundError as FalsifiedNormBoundError
+    from .errors import InputError as InputError
+    from .errors import RkhsControlError as RkhsControlError
+    from .errors import SolverError as SolverError
+    from .functionals import Derivative as Derivative
+    from .functionals import Points as Points
+    from .kernels import Kernel as Kernel
+    from .kernels import Matern as Matern
+    from .kernels import Matern12 as Matern12
+    from .kernels import Matern32 as Matern32
+    from .kernels import Matern52 as Matern52
+    from .kernels import Product as Product
+    from .kernels import Radial as Radial
+    from .kernels import RationalQuadratic as RationalQuadratic
+    from .kernels import Scale as Scale
+    from .kernels import SquaredExponential as SquaredExponential
+    from .kernels import Sum as Sum
+    from .norms import ConsistencyFrontier as ConsistencyFrontier
+    from .norms import NormBound as NormBound
+    from .norms import consistency_frontier as consistency_frontier
+    from .norms import least_norm_estimate as least_norm_estimate
+    from .norms import norm_growth as norm_growth
+    from .observations import Observations as Observations
+    from .regression import KernelModel as KernelModel
+    from .regression import cross_validate as cross_validate
+    from .regression import kernel_ridge as kernel_ridge
+    from .regression import minimum_norm as minimum_norm
+    from .witness import Witness as Witness
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "envelope.alternating": ["AlternatingEnvelope"],
+    "envelope.base": ["Band", "Envelope"],
+    "envelope.closed_form": ["ClosedFormEnvelope"],
+    "envelope.conic": ["ConicEnvelope"],
+    "envelope.energy": ["EnergyEnvelope"],
+    "envelope.gaussian_process": ["GaussianProcessEnvelope"],
+    "envelope.optimal": ["OptimalEnvelope"],
+    "errors": [
+        "ContradictoryDataError",
+        "FalsifiedNormBoundError",
+        "InputError",
+        "RkhsControlError",
+        "SolverError",
+    ],
+    "functionals": ["Derivative", "Points"],
+    "kernels": [
+        "Kernel",
+        "Matern",
+        "Matern12",
+        "Matern32",
+        "Matern52",
+        "Product",
+        "Radial",
+        "RationalQuadratic",
+        "Scale",
+        "SquaredExponential",
+        "Sum",
+    ],
+    "norms": [
+        "ConsistencyFrontier",
+        "NormBound",
+        "consistency_frontier",
+        "least_norm_estimate",
+        "norm_growth",
+    ],
+    "observations": ["Observations"],
+    "regression": ["KernelModel", "cross_validate", "kernel_ridge", "minimum_norm"],
+    "witness": ["Witness"],
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = ["__version__", *sorted(_MODULE_OF)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

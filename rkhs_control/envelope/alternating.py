@@ -1,0 +1,90 @@
+"""Algorithm 1 of the paper: the dual problem by turns in `nu` and `lambda`, sound after any number of turns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from .. import path
+from ..errors import InputError
+from ..functionals import Functional
+from ..kernels import UNIT_ROUNDOFF
+from ..least_norm import LeastNorm, least_norm
+from ..norms import NormBound
+from ..validation import positive
+from ..witness import Witness
+from .base import Envelope, Side, UpperBound
+
+
+@dataclass(frozen=True, eq=False)
+class AlternatingEnvelope(Envelope):
+    """For fixed `lambda` the least over `nu`, then for fixed `nu` the least over `lambda`, `iterations` times.
+
+    For fixed `lambda` the minimiser is found exactly, where the query path has `theta = 1 / (2 lambda)`. It stops
+    early when `lambda` moves by no more than `tolerance` times itself.
+    """
+
+    iterations: int = 10
+    tolerance: float = 1e-9
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.iterations, int) and self.iterations >= 1):
+            raise InputError(f"iterations must be a whole number, at least 1; got {self.iterations!r}")
+        positive(self.tolerance, "tolerance")
+        NormBound.of(self.norm_bound).require_consistent(self.gram, self._least_norm, self.data)
+
+    @cached_property
+    def _least_norm(self) -> LeastNorm:
+        return least_norm(self.gram, self.data.lower, self.data.upper)
+
+    def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
+        start = self._least_norm.mirrored() if side.is_mirrored else self._least_norm
+        return [self._upper_bound(side, start, functional) for functional in functionals]
+
+    def _upper_bound(self, side: Side, start: LeastNorm, functional: Functional) -> UpperBound:
+        row = functional.row(self.kernel, self.data.X)
+        norm2 = functional.squared_norm(self.kernel)
+        # the best lambda for the projection onto the active points of the start
+        projected = solve_triangular(start.factor, row[start.indices], lower=True)
+        distance2 = max(norm2 - float(projected @ projected), UNIT_ROUNDOFF * norm2)
+        multiplier = math.sqrt(distance2) / (2.0 * self.radius)
+        best = UpperBound(math.inf)
+        for _ in range(self.iterations):
+            witness = self._best_weights(side, start, row, norm2, 1.0 / (2.0 * multiplier))
+            value, norm = witness.upper_value(
+                functional, self.gram, side.lower, side.upper, self.radius
+            )
+            if value < best.value:
+                best = UpperBound(value, witness=witness)
+            previous, multiplier = multiplier, norm / (2.0 * self.radius)
+            if multiplier == 0.0 or abs(multiplier - previous) <= self.tolerance * previous:
+                break
+        return best
+
+    def _best_weights(
+        self, side: Side, start: LeastNorm, row: np.ndarray, norm2: float, theta_end: float
+    ) -> Witness:
+        _, theta, _, order, _, _, weights, _, _, _ = path.follow(
+            self.gram.matrix(np.arange(len(row))),
+            side.lower,
+            side.upper,
+            -row,
+            -row,
+            row,
+            norm2,
+            math.inf,
+            theta_end,
+            start.indices,
+            start.sides,
+            start.factor,
+            start.weights,
+            start.norm**2,
+            path.DEPENDENT_TRIALS[0],
+        )
+        return Witness.sparse(order, -weights / theta) if theta > 0.0 else Witness.sparse(order[:0], weights[:0])

@@ -1,0 +1,148 @@
+"""What all envelopes share: the interface, the mirror that makes a lower bound of an upper one, the result."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ..functionals import Functional, Points
+from ..gram import Gram
+from ..kernels import Kernel
+from ..norms import NormBound
+from ..observations import Observations
+from ..validation import FloatArray, as_points, non_negative
+from ..witness import Witness
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The intervals as seen from above, or, negated, from below: a lower bound of `f` is an upper one of `-f`."""
+
+    lower: FloatArray
+    upper: FloatArray
+    is_mirrored: bool
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    """An upper bound of `L f` on one side, what proves it, and how far it may be from the least one."""
+
+    value: float
+    gap: float = np.nan
+    witness: Witness | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Bounds at `m` queries: `lower <= L f <= upper`.
+
+    `gap` is how far `lower` or `upper` may at most be from the tightest bound that the assumptions allow; NaN where the
+    method does not tell. It measures quality: the bounds hold whatever it says.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    gap: FloatArray
+    witnesses: tuple[tuple[Witness | None, Witness | None], ...]
+    upper_gradient: FloatArray | None = None
+    lower_gradient: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.upper)
+
+    @property
+    def width(self) -> FloatArray:
+        return self.upper - self.lower
+
+    @property
+    def relative_gap(self) -> FloatArray:
+        """`gap` as a share of the larger of the two bounds' magnitudes and the width."""
+        size = np.maximum(np.maximum(np.abs(self.lower), np.abs(self.upper)), self.width)
+        return self.gap / np.where(size > 0, size, 1.0)
+
+    def witness(self, i: int) -> tuple[Witness | None, Witness | None]:
+        """What proves the lower and the upper bound of query `i`; the lower one is a witness for `-f`."""
+        return self.witnesses[i]
+
+
+@dataclass(frozen=True, eq=False)
+class Envelope(ABC):
+    """Guaranteed bounds of an unknown function from `data` and a bound of its norm in the RKHS of `kernel`."""
+
+    data: Observations
+    kernel: Kernel
+    norm_bound: float | NormBound
+    nugget: float = 0.0
+    """Added to the diagonal of the kernel matrix of the data: bounds stay valid and become wider."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm_bound", NormBound.of(self.norm_bound))
+        object.__setattr__(self, "nugget", non_negative(self.nugget, "nugget"))
+        self.kernel.fall(self.data.X[:1], self.data.X[:1])  # refuses lengthscales of another dimension
+
+    @property
+    def radius(self) -> float:
+        """The norm bound as a number."""
+        return NormBound.of(self.norm_bound).value
+
+    @cached_property
+    def gram(self) -> Gram:
+        return Gram(self.data.X, self.kernel, self.nugget)
+
+    @cached_property
+    def sides(self) -> tuple[Side, Side]:
+        """Seen from below, and from above."""
+        lower, upper = self.data.lower, self.data.upper
+        return Side(-upper, -lower, True), Side(lower, upper, False)
+
+    @abstractmethod
+    def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
+        """An upper bound of every functional for the data as seen from `side`."""
+
+    def bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
+        """Bounds of `f` at the rows of `Xq`, shape `(m, n_dims)`.
+
+        `n_jobs` spreads them over processes with joblib; by default whatever `joblib.parallel_config` says, so any
+        of its backends serves, a Dask cluster among them.
+        """
+        return self.functional_bounds([Points.value(x) for x in self._queries(Xq)], n_jobs)
+
+    def functional_bounds(
+        self, functionals: Sequence[Functional], n_jobs: int | None = None
+    ) -> Band:
+        """Bounds of any linear functionals of `f`."""
+        below, above = self._in_parallel(functionals, n_jobs)
+        return Band(
+            lower=np.array([-b.value for b in below]),
+            upper=np.array([a.value for a in above]),
+            gap=np.array([max(b.gap, a.gap) for b, a in zip(below, above, strict=True)]),
+            witnesses=tuple((b.witness, a.witness) for b, a in zip(below, above, strict=True)),
+        )
+
+    def _in_parallel(
+        self, functionals: Sequence[Functional], n_jobs: int | None
+    ) -> tuple[list[UpperBound], list[UpperBound]]:
+        """Upper bounds of every functional, seen from below and from above."""
+        from joblib import Parallel, delayed, effective_n_jobs
+
+        workers = effective_n_jobs(n_jobs)
+        if workers == 1 or len(functionals) < 2:
+            below, above = (self.upper_bounds(side, functionals) for side in self.sides)
+            return below, above
+        # a few chunks a worker: long enough to pay for their journey, short enough to share out evenly
+        chunks = np.array_split(np.arange(len(functionals)), min(len(functionals), 4 * workers))
+        parts = Parallel(n_jobs=n_jobs)(
+            delayed(self.upper_bounds)(side, [functionals[i] for i in chunk])
+            for side in self.sides
+            for chunk in chunks
+        )
+        half = len(chunks)
+        return sum(parts[:half], []), sum(parts[half:], [])
+
+    def _queries(self, Xq: npt.ArrayLike, name: str = "Xq") -> FloatArray:
+        return as_points(Xq, name, self.data.n_dims)

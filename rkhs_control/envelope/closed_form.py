@@ -1,0 +1,75 @@
+"""The sub-optimal closed form of Proposition 3: no optimisation at a query, a nominal model in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..functionals import Functional, Points
+from ..least_norm import LeastNorm, least_norm
+from ..norms import NormBound
+from ..regression import KernelModel, minimum_norm
+from ..validation import FloatArray
+from ..witness import Witness, dot_up, sum_up
+from .base import Envelope, Side, UpperBound
+from .projection import Spectrum, deviation_up, radius_up
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedFormEnvelope(Envelope):
+    """`s(x) -+ S(x)`, `S = P_X(x) sqrt(Gamma^2 + Delta) + sum_i |w_i| h_i + |w'y - s(x)|`, `w = K^-1 K_Xx`.
+
+    `s` is any kernel `model` (ridge, minimum norm, given weights; the minimum-norm regressor by default), `y +- h`
+    are the intervals, and `Delta`, the minimum in Proposition 3, is minus the least squared norm through them.
+    """
+
+    model: KernelModel | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        NormBound.of(self.norm_bound).require_consistent(self.gram, self._least_norm, self.data)
+        if self.model is None:
+            object.__setattr__(self, "model", minimum_norm(self.data, self.kernel))
+
+    def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
+        assert self.model is not None
+        sign = -1.0 if side.is_mirrored else 1.0
+        y = sign * self.data.centre
+        bounds = []
+        for functional in functionals:
+            row = functional.row(self.kernel, self.data.X)
+            weights = self._spectrum.solve(row, self.nugget)
+            nominal = sign * self.model.apply(functional)
+            offset = max(dot_up(y, weights) - nominal, nominal + dot_up(-y, weights))
+            width = sum_up(
+                deviation_up(functional, self.gram, weights, self._centre, self._radius),
+                dot_up(np.abs(weights), self.data.half_width),
+                offset + abs(offset) * 2.0**-50,
+            )
+            bounds.append(UpperBound(sum_up(nominal, width)))
+        return bounds
+
+    @cached_property
+    def _least_norm(self) -> LeastNorm:
+        return least_norm(self.gram, self.data.lower, self.data.upper)
+
+    @cached_property
+    def _spectrum(self) -> Spectrum:
+        return Spectrum.of(self.kernel(self.data.X))
+
+    @cached_property
+    def _centre(self) -> Witness:
+        return Witness.sparse(self._least_norm.indices, self._least_norm.weights)
+
+    @cached_property
+    def _radius(self) -> float:
+        """`sqrt(Gamma^2 + Delta)`, from the least-norm function, rounded up."""
+        centre = self._centre
+        ends: FloatArray = np.where(
+            centre.weights > 0, self.data.lower[centre.indices], self.data.upper[centre.indices]
+        )
+        square = centre.residual_norm_up(Points(self.data.X[:0], np.empty(0)), self.gram) ** 2
+        return radius_up(self.radius**2, square, -dot_up(-ends, centre.weights))

@@ -1,0 +1,88 @@
+"""Bounds from the energy of the noise: `sum_i (d_i / h_i)^2 <= energy`, in closed form for every trade-off `s`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..functionals import Functional
+from ..gram import Gram
+from ..kernels import UNIT_ROUNDOFF
+from ..validation import FloatArray, positive
+from ..witness import Witness, dot_up, sum_up
+from .base import Envelope, Side, UpperBound
+from .projection import Spectrum, deviation_up, radius_up
+
+
+@dataclass(frozen=True, eq=False)
+class EnergyEnvelope(Envelope):
+    """`mu_s(x) + beta_s sqrt(Sigma_s(x))`, the least over the scalar `s`; every `s` is valid.
+
+    With noise of energy `sum_i d_i^2 <= energy`, the pair (f, d) lies in a ball of squared radius
+    `Gamma^2 + energy / s` of the product space, for every `s > 0`; `mu_s` and `Sigma_s` are mean and variance of the
+    Gaussian process with noise variance `s`, and `beta_s^2 = Gamma^2 + energy / s - y' (K + s I)^-1 y`.
+    Without a given `energy`, it is what the noise bounds allow. The nugget plays no part here.
+    """
+
+    energy: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.energy is None:
+            object.__setattr__(self, "energy", dot_up(self.data.half_width, self.data.half_width))
+        else:
+            object.__setattr__(self, "energy", positive(self.energy, "energy"))
+
+    def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
+        sign = -1.0 if side.is_mirrored else 1.0
+        return [self._upper_bound(sign * self.data.centre, functional) for functional in functionals]
+
+    @cached_property
+    def _spectrum(self) -> Spectrum:
+        return Spectrum.of(self.kernel(self.data.X))
+
+    def _upper_bound(self, y: FloatArray, functional: Functional) -> UpperBound:
+        from scipy.optimize import minimize_scalar
+
+        row = functional.row(self.kernel, self.data.X)
+        rotated_row, rotated_y = self._spectrum.vectors.T @ row, self._spectrum.vectors.T @ y
+        norm2 = functional.squared_norm(self.kernel)
+
+        def value(log_s: float) -> float:
+            s = math.exp(log_s)
+            shifted = np.maximum(self._spectrum.values, 0.0) + s
+            variance = max(norm2 - float(np.sum(rotated_row**2 / shifted)), 0.0)
+            assert self.energy is not None
+            beta2 = max(self.radius**2 + self.energy / s - float(np.sum(rotated_y**2 / shifted)), 0.0)
+            return float(np.sum(rotated_row * rotated_y / shifted)) + math.sqrt(beta2 * variance)
+
+        # The balance of both balls is near energy / Gamma^2; eight decades on either side of it are plenty.
+        middle = math.log(max(self.energy or 0.0, 1e-300) / self.radius**2)
+        grid = middle + np.linspace(-18.0, 18.0, 37)
+        near = int(np.argmin([value(g) for g in grid]))
+        best = minimize_scalar(
+            value, bounds=(grid[max(near - 1, 0)], grid[min(near + 1, 36)]), method="bounded"
+        )
+        return UpperBound(self._evaluate(y, row, functional, math.exp(best.x)))
+
+    def _evaluate(self, y: FloatArray, row: FloatArray, functional: Functional, s: float) -> float:
+        """The bound at one `s`, rounded up."""
+        assert self.energy is not None
+        gram = Gram(self.data.X, self.kernel, nugget=s)
+        weights, centre = self._spectrum.solve(row, s), self._spectrum.solve(y, s)
+        square = float(centre @ gram.combine(np.arange(len(y)), centre))
+        relative = self.kernel.rounding(self.data.n_dims) + (2 * len(y) + 8) * UNIT_ROUNDOFF
+        square_up = square + relative * (self.kernel.variance + s) * float(np.abs(centre).sum()) ** 2
+        radius = radius_up(
+            sum_up(self.radius**2, self.energy / s * (1 + 4 * UNIT_ROUNDOFF)),
+            square_up,
+            -dot_up(-y, centre),
+        )
+        middle = Witness(np.arange(len(y), dtype=np.int64), centre)
+        return sum_up(
+            dot_up(y, weights), deviation_up(functional, gram, weights, middle, radius)
+        )

@@ -1,0 +1,65 @@
+r"""Bounds around a projection: what the closed form and the energy bound have in common.
+
+Let `g_a = sum_i a_i k_{x_i}` be any centre with `||f - g_a|| <= R`. Then for *every* weights `w`
+
+    | L f - sum_i w_i f(x_i) |  <=  R || L - sum_i w_i k_{x_i} ||  +  | < g_a, L - sum_i w_i k_{x_i} > |
+
+and the last term vanishes for `w = K^-1 K_XL`. So neither a singular kernel matrix nor an inexact solve can make
+such a bound wrong: both only make it wider. (With a nugget, the same in the product of the RKHS with R^n.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..functionals import Functional
+from ..gram import Gram, IndexArray
+from ..kernels import UNIT_ROUNDOFF
+from ..validation import FloatArray
+from ..witness import Witness, dot_up, sum_up
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvalues and -vectors of a kernel matrix; solves leave out what is not told apart from zero."""
+
+    values: FloatArray
+    vectors: FloatArray
+
+    @classmethod
+    def of(cls, K: FloatArray) -> Spectrum:
+        return cls(*np.linalg.eigh(K))
+
+    def solve(self, right: FloatArray, added: float = 0.0) -> FloatArray:
+        """`(K + added I)^-1 right`, for a column or columns."""
+        shifted = self.values + added
+        kept = shifted > len(shifted) * UNIT_ROUNDOFF * np.abs(shifted).max()
+        inverse = np.where(kept, 1.0 / np.where(kept, shifted, 1.0), 0.0)
+        return self.vectors @ (inverse * (self.vectors.T @ right).T).T
+
+
+def deviation_up(
+    functional: Functional, gram: Gram, weights: FloatArray, centre: Witness, radius: float
+) -> float:
+    """The right-hand side of the inequality above, rounded up; `gram` holds the nugget."""
+    n = len(gram.X)
+    everywhere: IndexArray = np.arange(n, dtype=np.int64)
+    distance = Witness(everywhere, weights).residual_norm_up(functional, gram)
+    residual = functional.row(gram.kernel, gram.X) - gram.combine(everywhere, weights)
+    # Errors of the kernel values and of the sums in `residual`, entry by entry
+    k0, norm2 = gram.kernel.variance + gram.nugget, functional.squared_norm(gram.kernel)
+    relative = 4.0 * gram.kernel.rounding(gram.X.shape[1]) + (n + 8) * UNIT_ROUNDOFF
+    error = relative * (k0 * float(np.abs(weights).sum()) + np.sqrt(k0 * norm2))
+    return sum_up(
+        radius * distance * (1.0 + 2.0 * UNIT_ROUNDOFF),
+        dot_up(np.abs(centre.weights), np.abs(residual[centre.indices]) + error),
+    )
+
+
+def radius_up(norm2: float, square: float, least_inner: float) -> float:
+    """`sqrt(norm2 + ||g||^2 - 2 <f, g>)`, the largest distance of `f` from `g`, given the least inner product."""
+    return float(np.sqrt(max(0.0, sum_up(norm2 * (1.0 + 4.0 * UNIT_ROUNDOFF), square, -2.0 * least_inner)))) * (
+        1.0 + 4.0 * UNIT_ROUNDOFF
+    )

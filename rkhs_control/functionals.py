@@ -1,0 +1,132 @@
+"""What can be bounded: any continuous linear functional `L` of the unknown function, by its representer.
+
+The solver sees a functional only as the row `L k(., x_i)` and the number `||L||^2`. What is particular to each
+kind is how accurately the norm of `L - sum_i w_i k_{x_i}` can be computed.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from .kernels import UNIT_ROUNDOFF, Kernel
+from .validation import FloatArray
+
+
+class Functional(ABC):
+    """A continuous linear functional on the RKHS of a stationary kernel."""
+
+    @abstractmethod
+    def row(self, kernel: Kernel, X: FloatArray) -> FloatArray:
+        """`L k(., x_i)` for every row of `X`."""
+
+    @abstractmethod
+    def squared_norm(self, kernel: Kernel) -> float:
+        """`||L||^2`."""
+
+    @abstractmethod
+    def residual(
+        self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray
+    ) -> tuple[float, float]:
+        """`||L - sum_i weights_i k_{x_i}||^2` in floating point, and a bound on its error.
+
+        `fall` is `kernel.fall(X, X)`, passed in because it is often known.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Points(Functional):
+    """`L f = sum_p coefficients_p f(points_p)`: a value, a difference, an average."""
+
+    points: FloatArray
+    coefficients: FloatArray
+
+    @classmethod
+    def value(cls, x: FloatArray) -> Points:
+        """`L f = f(x)`."""
+        return cls(x[None, :], np.ones(1))
+
+    @classmethod
+    def difference(cls, x: FloatArray, y: FloatArray) -> Points:
+        """`L f = f(x) - f(y)`."""
+        return cls(np.stack([x, y]), np.array([1.0, -1.0]))
+
+    def row(self, kernel: Kernel, X: FloatArray) -> FloatArray:
+        return self.coefficients @ kernel(self.points, X)
+
+    def squared_norm(self, kernel: Kernel) -> float:
+        return self.residual(kernel, self.points[:0], np.empty((0, 0)), np.empty(0))[0]
+
+    def residual(
+        self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray
+    ) -> tuple[float, float]:
+        # c'Kc = k0 (sum c)^2 - c'Dc with the fall D: where points are close together, so are the terms to zero
+        p = len(self.points)
+        D = np.empty((p + len(X), p + len(X)))
+        D[:p, :p] = kernel.fall(self.points, self.points)
+        D[:p, p:] = kernel.fall(self.points, X)
+        D[p:, :p] = D[:p, p:].T
+        D[p:, p:] = fall
+        return _quadratic_form(kernel, D, np.concatenate([self.coefficients, -weights]), X.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Derivative(Functional):
+    """`L f = df/dx_j` at a point: the sensitivity to one input."""
+
+    point: FloatArray
+    dimension: int
+
+    def row(self, kernel: Kernel, X: FloatArray) -> FloatArray:
+        return kernel.gradient(self.point[None, :], X)[0, :, self.dimension]
+
+    def squared_norm(self, kernel: Kernel) -> float:
+        return float(kernel.derivative_variance(len(self.point))[self.dimension])
+
+    def residual(
+        self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray
+    ) -> tuple[float, float]:
+        norm2 = self.squared_norm(kernel)
+        products = self.row(kernel, X) * weights
+        square, square_error = _quadratic_form(kernel, fall, weights, X.shape[1])
+        value = math.fsum([norm2, -2.0 * math.fsum(products), square])
+        # |d k / dx_j| and its error, relative to sqrt(k0 ||L||^2), by complete monotonicity of the profile
+        row_error = 4.0 * kernel.rounding(X.shape[1]) * math.sqrt(kernel.variance * norm2)
+        error = (
+            2.0 * row_error * float(np.abs(weights).sum())
+            + 8.0 * UNIT_ROUNDOFF * (norm2 + float(np.abs(products).sum()) + abs(square))
+            + square_error
+        )
+        return value, 1.001 * error
+
+
+def _quadratic_form(
+    kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int
+) -> tuple[float, float]:
+    """`c'Kc = k0 (sum c)^2 - c'Dc`, and a bound on its error."""
+    head = kernel.variance * math.fsum(c) ** 2
+    total, size = _paired_sum(D, c)
+    relative = kernel.rounding(n_dims) + 6.0 * UNIT_ROUNDOFF
+    error = relative * size + 8.0 * UNIT_ROUNDOFF * (head + abs(total))
+    return head - total, 1.001 * error
+
+
+@njit(cache=True, nogil=True)
+def _paired_sum(D, c):  # type: ignore[no-untyped-def]
+    """`sum_{a != b} c_a c_b D_ab` with Neumaier's compensation, and the sum of absolute values."""
+    total, lost, size = 0.0, 0.0, 0.0
+    for a in range(c.size):
+        for b in range(a):
+            term = 2.0 * c[a] * c[b] * D[a, b]
+            new = total + term
+            if abs(total) >= abs(term):
+                lost += (total - new) + term
+            else:
+                lost += (term - new) + total
+            total = new
+            size += abs(term)
+    return total + lost, size

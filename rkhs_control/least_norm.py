@@ -1,0 +1,122 @@
+"""The function of least norm that passes through all intervals: the common start of every query path.
+
+Its norm is the smallest norm bound that the data do not refute. Nothing here depends on a query, so it is solved
+once a data set.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import path
+from .functionals import Points
+from .gram import Gram, IndexArray
+from .kernels import UNIT_ROUNDOFF
+from .validation import FloatArray
+from .witness import Witness, dot_up
+
+_FIRST_ROWS = 256
+_ROWS_A_ROUND = 128
+
+
+@dataclass(frozen=True, eq=False)
+class LeastNorm:
+    """`s = sum_a weights_a k_{x_a}` over a few `indices`, each on the upper (`sides` = 1) or lower (-1) end."""
+
+    indices: IndexArray
+    sides: IndexArray
+    weights: FloatArray
+    factor: FloatArray
+    """Cholesky factor of the kernel matrix of the active inputs."""
+    norm: float
+    widenings: FloatArray
+    """Breakpoints of the noise path: how much further out every interval end was, falling."""
+    energies: FloatArray
+    """The least squared norm at those breakpoints."""
+
+    def mirrored(self) -> LeastNorm:
+        """The same for the data of `-f`."""
+        return LeastNorm(
+            self.indices,
+            -self.sides,
+            -self.weights,
+            self.factor,
+            self.norm,
+            self.widenings,
+            self.energies,
+        )
+
+    def certified_norm(self, gram: Gram, lower: FloatArray, upper: FloatArray) -> float:
+        """A norm that every function through the intervals provably has, rounded down.
+
+        Weak duality: `||f|| ||s|| >= <f, s> >= sum_a (lower_a weights_a^+ - upper_a weights_a^-)`.
+        """
+        witness = Witness.sparse(self.indices, self.weights)
+        if len(witness.indices) == 0:
+            return 0.0
+        ends = np.where(witness.weights > 0, lower[witness.indices], upper[witness.indices])
+        nothing = Points(gram.X[:0], np.empty(0))
+        ratio = -dot_up(-ends, witness.weights) / witness.residual_norm_up(nothing, gram)
+        return max(0.0, ratio * (1.0 - 4.0 * UNIT_ROUNDOFF))
+
+
+def least_norm(
+    gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float = 0.0
+) -> LeastNorm:
+    """Follow the noise path from intervals so wide that zero fits, down to the given ones.
+
+    `narrowing` goes on beyond them, every end moving inwards by so much. With more data than are kept as a matrix,
+    it works on a part of them that grows by the most violated until none is.
+    """
+    n = len(lower)
+    if gram.is_dense:
+        return _on_rows(gram, lower, upper, narrowing, np.arange(n, dtype=np.int64))
+    rows = np.unique(np.linspace(0, n - 1, _FIRST_ROWS).astype(np.int64))
+    while True:
+        solution = _on_rows(gram, lower, upper, narrowing, rows)
+        values = gram.combine(solution.indices, solution.weights)
+        excess = np.maximum(values - upper, lower - values) + narrowing
+        tolerance = 1e-9 * float(np.median(upper - lower)) + 64 * UNIT_ROUNDOFF * (
+            gram.kernel.variance * float(np.abs(solution.weights).sum())
+        )
+        excess[rows] = -np.inf
+        worst = np.argsort(-excess)[:_ROWS_A_ROUND]
+        worst = worst[excess[worst] > tolerance]
+        if len(worst) == 0:
+            return solution
+        rows = np.concatenate([rows, worst])
+
+
+def _on_rows(
+    gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float, rows: IndexArray
+) -> LeastNorm:
+    low, high = lower[rows], upper[rows]
+    widest = max(0.0, float(low.max()), float(-high.min()))
+    K = gram.whole if gram.is_dense else gram.matrix(rows)
+    inwards, nothing = np.ones(len(rows)), np.zeros(len(rows))
+    none = np.empty(0, dtype=np.int64)
+    for dependent in path.DEPENDENT_TRIALS:
+        status, _, _, order, sides, factor, weights, _, thetas, energies = path.follow(
+            K,
+            low - widest,
+            high + widest,
+            inwards,
+            -inwards,
+            nothing,
+            0.0,
+            math.inf,
+            widest + narrowing,
+            none,
+            none,
+            np.empty((0, 0)),
+            np.empty(0),
+            0.0,
+            dependent,
+        )
+        if status == path.THETA_REACHED:
+            break
+    norm = math.sqrt(max(0.0, float(weights @ K[np.ix_(order, order)] @ weights)))
+    return LeastNorm(rows[order], sides, weights, factor, norm, widest - thetas, energies)

@@ -1,0 +1,155 @@
+"""Norm bounds: where they come from, what the data say about them, and what the data refute.
+
+No data can prove an upper bound of the norm of an unknown function. They can prove lower ones, and so refute a bound
+that is too small. `consistency_frontier` draws the line: every pair (noise bound, norm bound) below it is refuted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
+from .gram import Gram
+from .kernels import Kernel
+from .least_norm import LeastNorm, least_norm
+from .observations import Observations
+from .path import DEPENDENT_TRIALS
+from .validation import FloatArray, as_points, as_vector, positive
+
+
+@dataclass(frozen=True)
+class NormBound:
+    """An upper bound of the norm of the unknown function, and where it comes from."""
+
+    value: float
+    provenance: str = "given"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", positive(self.value, "norm_bound"))
+
+    @classmethod
+    def of(cls, bound: float | NormBound) -> NormBound:
+        """A plain number is a bound that was given."""
+        return bound if isinstance(bound, NormBound) else cls(bound)
+
+    def times(self, safety_factor: float) -> NormBound:
+        """The bound, enlarged for complexity that the data have not shown."""
+        factor = positive(safety_factor, "safety_factor")
+        return NormBound(self.value * factor, f"{self.provenance}, times {factor:g}")
+
+    def require_consistent(self, gram: Gram, start: LeastNorm, data: Observations) -> None:
+        """Refuse a bound that the data refute: every function through the intervals has a larger norm."""
+        least = start.certified_norm(gram, data.lower, data.upper)
+        if least > self.value:
+            raise FalsifiedNormBoundError(
+                f"norm_bound {self.value:.9g} ({self.provenance}) is refuted by the data: every function through "
+                f"the intervals has a norm of at least {least:.9g}, {least / self.value - 1:.3g} times more than "
+                "the bound; raise norm_bound, or noise_bound if that is too small"
+            )
+
+
+def least_norm_estimate(data: Observations, kernel: Kernel) -> NormBound:
+    """The least norm of a function through all intervals: the noise-aware lower estimate of the norm."""
+    solution = least_norm(Gram(data.X, kernel), data.lower, data.upper)
+    return NormBound(
+        max(solution.norm, math.ulp(0.0)), f"least norm through {len(data)} intervals ({solution.norm:.6g})"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class NormGrowth:
+    """The noise-free lower estimate of the paper's Appendix A for the first 1, 2, ... samples; it never falls."""
+
+    norms: FloatArray
+
+    @property
+    def estimate(self) -> NormBound:
+        n, final = len(self.norms), float(self.norms[-1])
+        return NormBound(
+            max(final, math.ulp(0.0)), f"norm of the interpolant of {n} samples taken as noise-free ({final:.6g})"
+        )
+
+
+def norm_growth(X: npt.ArrayLike, values: npt.ArrayLike, kernel: Kernel) -> NormGrowth:
+    """`sqrt(f_X' K_XX^-1 f_X)`, a lower bound of the norm of `f`, as the samples come in.
+
+    A sample whose input depends numerically on those before it adds nothing: the estimate stays a lower one. With
+    noisy values it is no bound at all, and usually far too large: `least_norm_estimate` is for those.
+    """
+    points = as_points(X, "X")
+    f = as_vector(values, "values", len(points))
+    K = kernel(points)
+    n = len(points)
+    L = np.zeros((n, n))
+    kept: list[int] = []
+    coordinates = np.zeros(n)
+    energy, norms = 0.0, np.empty(n)
+    for i in range(n):
+        m = len(kept)
+        column = np.zeros(m)
+        for a in range(m):
+            column[a] = (K[i, kept[a]] - L[a, :a] @ column[:a]) / L[a, a]
+        distance2 = K[i, i] - column @ column
+        if distance2 > DEPENDENT_TRIALS[0] * K[i, i]:
+            L[m, :m], L[m, m] = column, math.sqrt(distance2)
+            coordinates[m] = (f[i] - column @ coordinates[:m]) / L[m, m]
+            energy += coordinates[m] ** 2
+            kept.append(i)
+        norms[i] = math.sqrt(energy)
+    return NormGrowth(norms)
+
+
+@dataclass(frozen=True, eq=False)
+class ConsistencyFrontier:
+    """`least_norms[i]` is the least norm of a function that fits the data within `noise_bounds[i]`, which fall.
+
+    Unpacks as `noise_bounds, least_norms`. The squared norm is quadratic between two points, `least_norm_at` says it.
+    """
+
+    noise_bounds: FloatArray
+    least_norms: FloatArray
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter((self.noise_bounds, self.least_norms))
+
+    def refutes(self, noise_bound: float, norm_bound: float) -> bool:
+        """Whether the data refute the pair."""
+        return norm_bound < self.least_norm_at(noise_bound)
+
+    def least_norm_at(self, noise_bound: float) -> float:
+        """The least norm for one noise bound within the range of the frontier.
+
+        It is convex in the noise bound, so the chord between breakpoints lies above: what is said here is the
+        breakpoint at the larger noise bound, a lower bound.
+        """
+        first, last = self.noise_bounds[0], self.noise_bounds[-1]
+        if noise_bound < last:
+            raise InputError(f"the frontier was followed down to the noise bound {last:.6g}, not to {noise_bound:.6g}")
+        if noise_bound >= first:
+            return float(self.least_norms[0])
+        return float(self.least_norms[np.flatnonzero(self.noise_bounds >= noise_bound)[-1]])
+
+
+def consistency_frontier(
+    data: Observations, kernel: Kernel, down_to: float | None = None
+) -> ConsistencyFrontier:
+    """The whole frontier from one path, from noise so large that zero explains everything down to `down_to`.
+
+    Where noise bounds differ from row to row, they all shrink by the same amount and `noise_bounds` is the largest.
+    `down_to` is the data's own noise bound by default; a smaller one must not make the intervals contradict.
+    """
+    present = data.noise_bound
+    narrowing = 0.0 if down_to is None else present - down_to
+    room = float(np.min(data.half_width))
+    if not math.isfinite(present):
+        raise InputError("the frontier needs data with noise bounds, not bare intervals")
+    if narrowing > room:
+        raise ContradictoryDataError(
+            f"down_to = {down_to:.6g} would make intervals contradict; the least that does not is {present - room:.6g}"
+        )
+    path = least_norm(Gram(data.X, kernel), data.lower, data.upper, narrowing)
+    return ConsistencyFrontier(present + path.widenings, np.sqrt(np.maximum(path.energies, 0.0)))

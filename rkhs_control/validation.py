@@ -1,0 +1,77 @@
+"""Checks of array arguments, with messages that name the argument, the row and the cure."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def as_points(points: npt.ArrayLike, name: str, n_dims: int | None = None) -> FloatArray:
+    """`points` as a finite array `(n_points, n_dims)`; a flat one is read as one dimension.
+
+    Where `n_dims` is known and greater than one, a flat array of that length is one point.
+    Negative zeros become zeros, so that equal points have equal bits.
+    """
+    array = _as_floats(points, name)
+    if array.ndim == 1:
+        array = array[None, :] if n_dims is not None and n_dims > 1 else array[:, None]
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise InputError(
+            f"{name} must have shape (n_points, n_dims), one row a point; got {array.shape}"
+        )
+    if n_dims is not None and array.shape[1] != n_dims:
+        raise InputError(f"{name} must have {n_dims} columns, like the data; got {array.shape[1]}")
+    require_finite(array, name)
+    return np.ascontiguousarray(array + 0.0)
+
+
+def as_vector(values: npt.ArrayLike, name: str, size: int | None = None) -> FloatArray:
+    """`values` as a finite array `(size,)`."""
+    array = _as_floats(values, name)
+    if array.ndim != 1 or (size is not None and array.size != size):
+        wanted = "(n,)" if size is None else f"({size},)"
+        raise InputError(f"{name} must have shape {wanted}; got {array.shape}")
+    require_finite(array, name)
+    return array
+
+
+def positive(value: float, name: str) -> float:
+    """`value` as a finite number above zero."""
+    return _number(value, name, "above zero", lambda number: number > 0)
+
+
+def non_negative(value: float, name: str) -> float:
+    """`value` as a finite number, zero or more."""
+    return _number(value, name, "zero or more", lambda number: number >= 0)
+
+
+def require_finite(array: FloatArray, name: str) -> None:
+    """Refuse NaN and infinity, naming the first row that has one."""
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        first = tuple(int(i) for i in bad[0])
+        where = f"row {first[0]}" + (f", column {first[1]}" if len(first) > 1 else "")
+        raise InputError(
+            f"{name} must be finite; {where} is {array[first]} ({len(bad)} such entries in all)"
+        )
+
+
+def _as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be an array of numbers ({error})") from None
+
+
+def _number(value: float, name: str, wanted: str, holds) -> float:  # type: ignore[no-untyped-def]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number {wanted}; got {value!r}") from None
+    if not (np.isfinite(number) and holds(number)):
+        raise InputError(f"{name} must be a finite number {wanted}; got {number}")
+    return number
