@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,10 @@ class Gram:
     X: FloatArray
     kernel: Kernel
     nugget: float = 0.0
+
+    def with_added(self, share: float) -> Gram:
+        """The same with `share` of `k(x, x)` added to the nugget."""
+        return replace(self, nugget=self.nugget + share * self.kernel.variance) if share else self
 
     @property
     def is_dense(self) -> bool:

@@ -7,7 +7,7 @@ once a data set.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,13 @@ from .gram import Gram, IndexArray
 from .kernels import UNIT_ROUNDOFF
 from .validation import FloatArray
 from .witness import Witness, dot_up
+
+SEARCH_NUGGETS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+"""What is added to the diagonal of the kernel matrix, as a share of `k(x, x)`, while looking for weights.
+
+Rounding can make a path lose its way where inputs nearly coincide. A regularised path does not, and ends at weights a
+little off the best. They are evaluated without the addition like any others, so that what is said of them holds.
+"""
 
 _FIRST_ROWS = 256
 _ROWS_A_ROUND = 128
@@ -36,18 +43,14 @@ class LeastNorm:
     """Breakpoints of the noise path: how much further out every interval end was, falling."""
     energies: FloatArray
     """The least squared norm at those breakpoints."""
+    gram: Gram
+    """The kernel matrix along which it was found."""
+    is_complete: bool
+    """Whether the path got to its end."""
 
     def mirrored(self) -> LeastNorm:
         """The same for the data of `-f`."""
-        return LeastNorm(
-            self.indices,
-            -self.sides,
-            -self.weights,
-            self.factor,
-            self.norm,
-            self.widenings,
-            self.energies,
-        )
+        return replace(self, sides=-self.sides, weights=-self.weights)
 
     def certified_norm(self, gram: Gram, lower: FloatArray, upper: FloatArray) -> float:
         """A norm that every function through the intervals provably has, rounded down.
@@ -66,7 +69,18 @@ class LeastNorm:
 def least_norm(
     gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float = 0.0
 ) -> LeastNorm:
-    """Follow the noise path from intervals so wide that zero fits, down to the given ones.
+    """Follow the noise path, along a regularised matrix where it would get lost otherwise."""
+    for added in SEARCH_NUGGETS:
+        solution = noise_path(gram.with_added(added), lower, upper, narrowing)
+        if solution.is_complete:
+            break
+    return solution
+
+
+def noise_path(
+    gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float = 0.0
+) -> LeastNorm:
+    """From intervals so wide that zero fits, down to the given ones.
 
     `narrowing` goes on beyond them, every end moving inwards by so much. With more data than are kept as a matrix,
     it works on a part of them that grows by the most violated until none is.
@@ -85,7 +99,7 @@ def least_norm(
         excess[rows] = -np.inf
         worst = np.argsort(-excess)[:_ROWS_A_ROUND]
         worst = worst[excess[worst] > tolerance]
-        if len(worst) == 0:
+        if len(worst) == 0 or not solution.is_complete:
             return solution
         rows = np.concatenate([rows, worst])
 
@@ -98,25 +112,32 @@ def _on_rows(
     K = gram.whole if gram.is_dense else gram.matrix(rows)
     inwards, nothing = np.ones(len(rows)), np.zeros(len(rows))
     none = np.empty(0, dtype=np.int64)
-    for dependent in path.DEPENDENT_TRIALS:
-        status, _, _, order, sides, factor, weights, _, thetas, energies = path.follow(
-            K,
-            low - widest,
-            high + widest,
-            inwards,
-            -inwards,
-            nothing,
-            0.0,
-            math.inf,
-            widest + narrowing,
-            none,
-            none,
-            np.empty((0, 0)),
-            np.empty(0),
-            0.0,
-            dependent,
-        )
-        if status == path.THETA_REACHED:
-            break
+    status, _, _, order, sides, factor, weights, _, thetas, energies = path.follow(
+        K,
+        low - widest,
+        high + widest,
+        inwards,
+        -inwards,
+        nothing,
+        0.0,
+        math.inf,
+        0.0,
+        widest + narrowing,
+        none,
+        none,
+        np.empty((0, 0)),
+        np.empty(0),
+        0.0,
+    )
     norm = math.sqrt(max(0.0, float(weights @ K[np.ix_(order, order)] @ weights)))
-    return LeastNorm(rows[order], sides, weights, factor, norm, widest - thetas, energies)
+    return LeastNorm(
+        rows[order],
+        sides,
+        weights,
+        factor,
+        norm,
+        widest - thetas,
+        energies,
+        gram,
+        is_complete=status == path.THETA_REACHED,
+    )

@@ -17,7 +17,7 @@ from .gram import Gram
 from .kernels import Kernel
 from .least_norm import LeastNorm, least_norm
 from .observations import Observations
-from .path import DEPENDENT_TRIALS
+from .path import DEPENDENT
 from .validation import FloatArray, as_points, as_vector, positive
 
 
@@ -94,7 +94,7 @@ def norm_growth(X: npt.ArrayLike, values: npt.ArrayLike, kernel: Kernel) -> Norm
         for a in range(m):
             column[a] = (K[i, kept[a]] - L[a, :a] @ column[:a]) / L[a, a]
         distance2 = K[i, i] - column @ column
-        if distance2 > DEPENDENT_TRIALS[0] * K[i, i]:
+        if distance2 > DEPENDENT * K[i, i]:
             L[m, :m], L[m, m] = column, math.sqrt(distance2)
             coordinates[m] = (f[i] - column @ coordinates[:m]) / L[m, m]
             energy += coordinates[m] ** 2

@@ -39,11 +39,8 @@ RAY = 2
 LOST = 3
 """Too many steps, or a dependence that no exchange resolves."""
 
-DEPENDENT_TRIALS = (1e-13, 1e-11, 1e-9)
-"""A point whose squared distance to the span of the active ones is below this share of `k(x, x)` depends on them.
-
-The first is what double precision can resolve; the others are for paths that got lost with it.
-"""
+DEPENDENT = 1e-13
+"""A point whose squared distance to the span of the active ones is below this share of `k(x, x)` depends on them."""
 
 _REFRESH_EVERY = 24
 _REORDER = {"reassoc", "contract", "nsz"}
@@ -117,7 +114,7 @@ def _drop(L, order, n, alpha, sign, position):
 
 
 @njit(cache=True, nogil=True)
-def _enter(K, L, order, n, alpha, sign, new, side, dependent):
+def _enter(K, L, order, n, alpha, sign, new, side):
     """Let the point `new` enter at its upper (`side` = 1) or lower (-1) end.
 
     Returns the new number of active points, and whether `new` could enter: a dependence may have no exchange.
@@ -131,7 +128,7 @@ def _enter(K, L, order, n, alpha, sign, new, side, dependent):
         distance2 = K[new, new]
         for a in range(n):
             distance2 -= column[a] * column[a]
-        if distance2 > dependent * K[new, new]:
+        if distance2 > DEPENDENT * K[new, new]:
             for a in range(n):
                 L[n, a] = column[a]
             L[n, n] = np.sqrt(distance2)
@@ -183,13 +180,13 @@ def follow(
     row,
     norm2,
     energy_limit,
+    theta_least,
     theta_end,
     start_order,
     start_sign,
     start_factor,
     start_alpha,
     start_energy,
-    dependent,
 ):
     """Follow the path from `theta = 0` and a given solution there; see the module's docstring.
 
@@ -201,14 +198,12 @@ def follow(
         The intervals at zero, and how fast their ends move.
     row, norm2 : (n,), float
         `L k(., x_i)` and `||L||^2`; zeros for the noise path.
-    energy_limit, theta_end : float
-        Where to stop: squared norm, and parameter.
+    energy_limit, theta_least, theta_end : float
+        Where to stop: at a squared norm, though not before one parameter, and at the latest at another.
     start_order, start_sign, start_factor, start_alpha : (m,), (m,), (m, m), (m,)
         The active set at zero, which ends it sits on, the Cholesky factor of its kernel matrix, its weights.
     start_energy : float
         Squared norm at zero.
-    dependent : float
-        See `DEPENDENT_TRIALS`.
 
     Returns
     -------
@@ -287,6 +282,7 @@ def follow(
             # energy + 2 t slope + t^2 growth = energy_limit
             room = max(energy_limit - energy, 0.0)
             to_limit = room / (slope + np.sqrt(slope * slope + growth * room)) if room > 0.0 else 0.0
+            to_limit = max(to_limit, theta_least - theta)
             if to_limit < end:
                 end, end_status = to_limit, ENERGY_REACHED
 
@@ -309,7 +305,7 @@ def follow(
         if leaving >= 0:
             n = _drop(L, order, n, alpha, sign, leaving)
         else:
-            n, entered = _enter(K, L, order, n, alpha, sign, entering, side, dependent)
+            n, entered = _enter(K, L, order, n, alpha, sign, entering, side)
             if not entered:
                 break
         if steps % _REFRESH_EVERY == 0:

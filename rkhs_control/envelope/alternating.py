@@ -71,7 +71,7 @@ class AlternatingEnvelope(Envelope):
         self, side: Side, start: LeastNorm, row: np.ndarray, norm2: float, theta_end: float
     ) -> Witness:
         _, theta, _, order, _, _, weights, _, _, _ = path.follow(
-            self.gram.matrix(np.arange(len(row))),
+            start.gram.matrix(np.arange(len(row))),
             side.lower,
             side.upper,
             -row,
@@ -79,12 +79,12 @@ class AlternatingEnvelope(Envelope):
             row,
             norm2,
             math.inf,
+            0.0,
             theta_end,
             start.indices,
             start.sides,
             start.factor,
             start.weights,
             start.norm**2,
-            path.DEPENDENT_TRIALS[0],
         )
         return Witness.sparse(order, -weights / theta) if theta > 0.0 else Witness.sparse(order[:0], weights[:0])

@@ -14,35 +14,20 @@ from .. import path
 from ..functionals import Derivative, Functional, Points
 from ..gram import IndexArray
 from ..kernels import UNIT_ROUNDOFF
-from ..least_norm import LeastNorm, least_norm
+from ..least_norm import SEARCH_NUGGETS, LeastNorm, noise_path
 from ..norms import NormBound
 from ..validation import FloatArray
 from ..witness import Witness
 from .base import Band, Envelope, Side, UpperBound
 
 SMALL_GAP = 1e-8
-"""A path whose relative gap is above this is tried again with a coarser idea of dependence."""
+"""A bound whose gap is above this share of it is looked for again along a regularised path."""
 
-# Beyond this the worst-case function is a small difference of two so large ones that rounding hides it.
-_LARGEST_THETA = 1e8
-_NEAREST = 192
-_ROWS_A_ROUND = 64
-_MAX_ROUNDS = 60
-
-
-@dataclass(frozen=True, eq=False)
-class _WorstCase:
-    """Where a path ended: `f = theta k_L + sum_a weights_a k_{x_a}`, the rates of the weights, and how far `f`
-    violates the intervals."""
-
-    status: int
-    theta: float
-    energy: float
-    indices: IndexArray
-    weights: FloatArray
-    rates: FloatArray
-    value: float
-    violation: float
+# Below the least theta (times the weights of the start) the weights of the witness, and above the largest (times the
+# norm bound) those of the worst-case function, are so large that rounding hides what they add up to.
+_LEAST_THETA, _LARGEST_THETA = 1e-7, 1e8
+# With more data than are kept as a matrix: how many rows a path starts with, how many it may gain at a time
+_NEAREST, _ROWS_A_ROUND, _MAX_ROUNDS = 192, 64, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,33 +44,30 @@ class OptimalEnvelope(Envelope):
     @cached_property
     def least_norm(self) -> LeastNorm:
         """The minimum-norm regressor, where every path starts."""
-        return least_norm(self.gram, self.data.lower, self.data.upper)
+        return next(self._starts())
 
-    def bounds_with_gradient(self, Xq: npt.ArrayLike) -> Band:
+    def bounds_with_gradient(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
         """Bounds at the rows of `Xq` with their gradients, `(m, n_dims)`, by the envelope theorem.
 
         A gradient is NaN where the bound has a kink: at a datum whose own interval is the bound.
         """
         queries = self._queries(Xq)
-        band = self.bounds(queries)
+        band = self.bounds(queries, n_jobs)
         gradients = np.full((2, *queries.shape), np.nan)
         for i, x in enumerate(queries):
-            for side, sign, witness in zip((0, 1), (-1.0, 1.0), band.witness(i), strict=True):
-                assert witness is not None  # this envelope always has one
+            for side, witness in enumerate(band.witness(i)):
+                assert witness is not None
                 norm = witness.residual_norm_up(Points.value(x), self.gram)
-                slopes = self.kernel.gradient(x[None, :], self.data.X[witness.indices])[0]
                 if norm > math.sqrt(UNIT_ROUNDOFF):
-                    gradients[side, i] = -sign * self.radius / norm * (witness.weights @ slopes)
-        return replace(band, lower_gradient=gradients[0], upper_gradient=gradients[1])
+                    slopes = self.kernel.gradient(x[None, :], self.data.X[witness.indices])[0]
+                    gradients[side, i] = -self.radius / norm * (witness.weights @ slopes)
+        return replace(band, lower_gradient=-gradients[0], upper_gradient=gradients[1])
 
     def derivative_bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
-        """Certified sensitivities: bounds of `df/dx_j` at the rows of `Xq`; every field has shape `(m, n_dims)`."""
+        """Certified sensitivities: bounds of `df/dx_j` at the rows of `Xq`, each of shape `(m, n_dims)`."""
         queries = self._queries(Xq)
-        n_dims = self.data.n_dims
-        flat = self.functional_bounds(
-            [Derivative(x, j) for x in queries for j in range(n_dims)], n_jobs
-        )
-        shape = (len(queries), n_dims)
+        shape = queries.shape
+        flat = self.functional_bounds([Derivative(x, j) for x in queries for j in range(shape[1])], n_jobs)
         return replace(
             flat,
             lower=flat.lower.reshape(shape),
@@ -93,105 +75,105 @@ class OptimalEnvelope(Envelope):
             gap=flat.gap.reshape(shape),
         )
 
-    def difference_bounds(
-        self, Xa: npt.ArrayLike, Xb: npt.ArrayLike, n_jobs: int | None = None
-    ) -> Band:
+    def difference_bounds(self, Xa: npt.ArrayLike, Xb: npt.ArrayLike, n_jobs: int | None = None) -> Band:
         """Bounds of `f(a) - f(b)` for the rows `a` of `Xa` and `b` of `Xb`."""
         pairs = zip(self._queries(Xa, "Xa"), self._queries(Xb, "Xb"), strict=True)
         return self.functional_bounds([Points.difference(a, b) for a, b in pairs], n_jobs)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
-        start = self.least_norm.mirrored() if side.is_mirrored else self.least_norm
-        return [self._upper_bound(side, start, functional) for functional in functionals]
+        return [self._upper_bound(side, functional) for functional in functionals]
 
-    def _upper_bound(self, side: Side, start: LeastNorm, functional: Functional) -> UpperBound:
-        best = UpperBound(math.inf, math.inf)
-        row = functional.row(self.kernel, self.data.X)
-        norm2 = functional.squared_norm(self.kernel)
-        for dependent in path.DEPENDENT_TRIALS:
-            worst_case = self._worst_case(side, start, row, norm2, dependent)
-            for candidate in self._candidates(worst_case, functional):
-                bound = self._evaluate(candidate, worst_case, side, functional)
-                if bound.value < best.value or best.witness is None:
-                    best = bound
-            if worst_case.status == path.RAY or best.gap <= SMALL_GAP * max(abs(best.value), abs(worst_case.value)):
+    def _upper_bound(self, side: Side, functional: Functional) -> UpperBound:
+        query = _Query(functional, functional.row(self.kernel, self.data.X), functional.squared_norm(self.kernel))
+        largest = self.radius * math.sqrt(query.norm2)
+        best, best_norm, attained = UpperBound(math.inf, math.inf), math.inf, []
+        for start in self._starts():
+            end = self._worst_case(side, start, query)
+            attained.append(end)
+            for witness in self._candidates(end, functional):
+                value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
+                if value < best.value:
+                    best, best_norm = UpperBound(value, witness=witness), norm
+            best = replace(best, gap=min(self._gap(best, best_norm, e, functional) for e in attained))
+            if best.gap <= SMALL_GAP * max(abs(best.value), 1e-3 * largest):
                 break
+            if end.status == path.RAY and best.gap <= 1e-6 * largest:
+                break  # next to a datum, doubles do not tell more
         return best
 
-    def _worst_case(
-        self, side: Side, start: LeastNorm, row: FloatArray, norm2: float, dependent: float
-    ) -> _WorstCase:
-        """Follow the path on some of the data, and on more of them until the function fits all."""
-        others = np.ones(len(row), dtype=bool)
-        others[start.indices] = False
+    @cached_property
+    def _known_starts(self) -> dict[float, LeastNorm]:
+        return {}
+
+    def _starts(self) -> Iterator[LeastNorm]:
+        """Where paths may start, with less and less trust in the kernel matrix; made when first needed."""
+        for added in SEARCH_NUGGETS:
+            if added not in self._known_starts:
+                gram = self.gram.with_added(added)
+                self._known_starts[added] = noise_path(gram, self.data.lower, self.data.upper)
+            if self._known_starts[added].is_complete or added == SEARCH_NUGGETS[-1]:
+                yield self._known_starts[added]
+
+    def _worst_case(self, side: Side, start: LeastNorm, query: _Query) -> _WorstCase:
+        """Follow the path on all data or, where they are many, on more and more until the function fits all."""
+        if side.is_mirrored:
+            start = start.mirrored()
         if self.gram.is_dense:
-            rows = np.concatenate([start.indices, np.flatnonzero(others)])
-        else:
-            nearest = np.argsort(-np.abs(row))[:_NEAREST]
-            rows = np.concatenate([start.indices, nearest[others[nearest]]])
+            everything = np.arange(len(query.row))
+            return self._follow(side, start, start.indices, query, everything)[0]
+        nearest = np.argsort(-np.abs(query.row))[:_NEAREST]
+        rows = np.concatenate([start.indices, np.setdiff1d(nearest, start.indices)])
+        active = np.arange(len(start.indices))
         for _ in range(_MAX_ROUNDS):
-            worst_case, violations = self._follow(side, start, row, norm2, dependent, rows)
+            end, violations = self._follow(side, start, active, query, rows)
             violations[rows] = 0.0
-            new = np.argsort(-violations)[:_ROWS_A_ROUND]
-            new = new[violations[new] > 1e-12 * np.abs(worst_case.value)]
-            if len(new) == 0:
+            worst = np.argsort(-violations)[:_ROWS_A_ROUND]
+            worst = worst[violations[worst] > 1e-12 * self.radius]
+            if len(worst) == 0:
                 break
-            rows = np.concatenate([rows, new])
-        return worst_case
+            rows = np.concatenate([rows, worst])
+        return end
 
     def _follow(
-        self,
-        side: Side,
-        start: LeastNorm,
-        row: FloatArray,
-        norm2: float,
-        dependent: float,
-        rows: IndexArray,
+        self, side: Side, start: LeastNorm, active: IndexArray, query: _Query, rows: IndexArray
     ) -> tuple[_WorstCase, FloatArray]:
-        """One path on the given rows, which begin with the active ones of the start."""
+        """One path on the given rows, among which `active` are those of the start; violations on all data."""
+        row = query.row[rows]
         status, theta, energy, order, _, _, weights, rates, _, _ = path.follow(
-            self.gram.matrix(rows),
+            start.gram.whole if start.gram.is_dense else start.gram.matrix(rows),
             side.lower[rows],
             side.upper[rows],
-            -row[rows],
-            -row[rows],
-            row[rows],
-            norm2,
+            -row,
+            -row,
+            row,
+            query.norm2,
             self.radius**2,
-            _LARGEST_THETA * self.radius / math.sqrt(norm2),
-            np.arange(len(start.indices)),
+            _LEAST_THETA * float(np.abs(start.weights).sum()) * math.sqrt(self.kernel.variance / query.norm2),
+            _LARGEST_THETA * self.radius / math.sqrt(query.norm2),
+            active,
             start.sides,
             start.factor,
             start.weights,
             start.norm**2,
-            dependent,
         )
         indices = rows[order]
-        values = theta * row + self.gram.combine(indices, weights)
+        values = theta * query.row + self.gram.combine(indices, weights)
         violations = np.maximum(np.maximum(values - side.upper, side.lower - values), 0.0)
-        worst_case = _WorstCase(
-            status,
-            theta,
-            energy,
-            indices,
-            weights,
-            rates,
-            value=theta * norm2 + float(row[indices] @ weights),
-            violation=float(violations.max()),
-        )
-        return worst_case, violations
+        value = theta * query.norm2 + float(query.row[indices] @ weights)
+        end = _WorstCase(status, theta, energy, indices, weights, rates, value, float(violations.max()))
+        return end, violations
 
     def _candidates(self, end: _WorstCase, functional: Functional) -> Iterator[Witness]:
         """Weights worth evaluating; each one proves a bound, the least counts."""
         if end.theta > 0.0:
-            yield Witness.sparse(end.indices, -end.weights / end.theta)
-        if end.status == path.LOST or end.theta == 0.0:
-            yield Witness.sparse(end.indices[:0], end.weights[:0])
-        if end.status not in (path.RAY, path.THETA_REACHED):
+            yield end.section
+            if end.status == path.ENERGY_REACHED:
+                return
+        yield Witness.sparse(end.indices[:0], end.weights[:0])
+        if len(end.rates) == 0:
             return
         # The section of L lies (nearly) in the span of the active ones, with weights -rates.
-        projection = Witness.sparse(end.indices, -end.rates)
-        distance = projection.residual_norm_up(functional, self.gram)
+        distance = Witness.sparse(end.indices, -end.rates).residual_norm_up(functional, self.gram)
         room = math.sqrt(max(self.radius**2 - end.energy, 0.0))
         if room > 0.0:
             base = end.weights - end.theta * end.rates
@@ -199,18 +181,46 @@ class OptimalEnvelope(Envelope):
         nearest = int(np.argmax(np.abs(end.rates)))
         yield Witness(end.indices[[nearest]], np.array([-np.sign(end.rates[nearest])]))
 
-    def _evaluate(
-        self, witness: Witness, end: _WorstCase, side: Side, functional: Functional
-    ) -> UpperBound:
-        value, norm = witness.upper_value(
-            functional, self.gram, side.lower, side.upper, self.radius
-        )
-        # A function that violates intervals by v and the norm bound by e is still within v ||w||_1 + e * norm of
-        # the least bound, by duality.
+    def _gap(self, bound: UpperBound, norm: float, end: _WorstCase, functional: Functional) -> float:
+        """How far the bound may be from the least one, given a function that attains `end.value`.
+
+        A function that violates intervals by v and the norm bound by e is within `v ||w||_1 + e norm` of what is
+        attainable, by duality.
+        """
+        if bound.witness is None:
+            return math.inf
         if end.theta > 0.0:
-            section = Witness.sparse(end.indices, -end.weights / end.theta)
-            size = end.theta * section.residual_norm_up(functional, self.gram)
+            is_same = bound.witness is end.section
+            size = end.theta * (norm if is_same else end.section.residual_norm_up(functional, self.gram))
         else:
             size = math.sqrt(max(end.energy, 0.0))
-        slack = end.violation * float(np.abs(witness.weights).sum()) + max(0.0, size - self.radius) * norm
-        return UpperBound(value, max(0.0, value - end.value) + slack, witness)
+        slack = end.violation * float(np.abs(bound.witness.weights).sum())
+        return max(0.0, bound.value - end.value) + slack + max(0.0, size - self.radius) * norm
+
+
+@dataclass(frozen=True, eq=False)
+class _Query:
+    """A functional as the solver sees it: `L k(., x_i)` and `||L||^2`."""
+
+    functional: Functional
+    row: FloatArray
+    norm2: float
+
+
+@dataclass(frozen=True, eq=False)
+class _WorstCase:
+    """The end of a path: `f = theta k_L + sum_a weights_a k_{x_a}`, with the rates of the weights there."""
+
+    status: int
+    theta: float
+    energy: float
+    indices: IndexArray
+    weights: FloatArray
+    rates: FloatArray
+    value: float
+    violation: float
+
+    @cached_property
+    def section(self) -> Witness:
+        """The weights `w` for which `f = theta (k_L - sum_a w_a k_{x_a})`."""
+        return Witness.sparse(self.indices, -self.weights / self.theta)
