@@ -59,6 +59,8 @@ class Points(Functional):
         return self.coefficients @ kernel(self.points, X)
 
     def squared_norm(self, kernel: Kernel) -> float:
+        if len(self.points) == 1:
+            return kernel.variance * float(self.coefficients[0]) ** 2
         return self.residual(kernel, self.points[:0], np.empty((0, 0)), np.empty(0))[0]
 
     def residual(

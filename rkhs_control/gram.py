@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .kernels import Kernel
+from .path import combine_rows
 from .validation import FloatArray
 
 IndexArray = npt.NDArray[np.int64]
@@ -16,7 +17,7 @@ IndexArray = npt.NDArray[np.int64]
 DENSE_LIMIT = 2000
 """Up to so many inputs the whole kernel matrix is kept."""
 
-_CHUNK = 2**21  # kernel values computed at a time, 16 MB
+_CACHE_BYTES = 2**28
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +60,45 @@ class Gram:
         if self.is_dense:
             return weights @ self.whole[rows]
         values = np.empty(len(self.X))
-        step = max(1, _CHUNK // max(1, len(rows)))
-        for first in range(0, len(values), step):
-            part = slice(first, first + step)
-            values[part] = self.kernel(self.X[part], self.X[rows]) @ weights
+        columns, places = self._columns.of(self, rows)
+        combine_rows(columns, places, len(rows), weights, values)
         values[rows] += self.nugget * weights
         return values
+
+    @cached_property
+    def _columns(self) -> _Columns:
+        return _Columns()
 
     def _matrix(self, fall: FloatArray) -> FloatArray:
         matrix = self.kernel.variance - fall
         matrix[np.diag_indices_from(matrix)] += self.nugget
         return matrix
+
+
+class _Columns:
+    """Columns of the kernel matrix that were needed so far; when there is no more room, all are forgotten."""
+
+    def __init__(self) -> None:
+        self.store = np.empty((0, 0))
+        self.place: dict[int, int] = {}
+
+    def of(self, gram: Gram, rows: IndexArray) -> tuple[FloatArray, IndexArray]:
+        """The columns as rows of a store, and where in it those for `rows` are."""
+        missing = [int(row) for row in rows if int(row) not in self.place]
+        room = max(2 * len(rows), _CACHE_BYTES // (8 * len(gram.X)))
+        if len(self.place) + len(missing) > len(self.store):
+            if self.store.size == 0 or len(self.store) < len(rows):
+                self.store = np.empty((room, len(gram.X)))
+            if len(self.place) + len(missing) > len(self.store):
+                self.place, missing = {}, [int(row) for row in rows]
+        if missing:
+            first = len(self.place)
+            self.store[first : first + len(missing)] = gram.kernel(gram.X[missing], gram.X)
+            self.place.update({row: first + i for i, row in enumerate(missing)})
+        return self.store, np.array([self.place[int(row)] for row in rows], dtype=np.int64)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {}  # a copy in another process fills its own
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__init__()  # type: ignore[misc]

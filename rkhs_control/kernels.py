@@ -132,12 +132,13 @@ class Radial(Kernel):
         return self.profile(casadi.sum1(difference**2) + 1e-100, casadi)
 
     def _lengthscales(self, n_dims: int) -> FloatArray:
-        scale = np.asarray(self.lengthscale)
-        if scale.ndim and scale.size != n_dims:
+        if isinstance(self.lengthscale, float):
+            return np.full(n_dims, self.lengthscale)
+        if len(self.lengthscale) != n_dims:
             raise InputError(
-                f"lengthscale has {scale.size} entries, but the inputs have {n_dims} dimensions"
+                f"lengthscale has {len(self.lengthscale)} entries, but the inputs have {n_dims} dimensions"
             )
-        return np.ascontiguousarray(np.broadcast_to(scale, n_dims))
+        return np.array(self.lengthscale)
 
     def _require_differentiable(self) -> None:
         if not np.isfinite(self.slope(np.zeros(1))[0]):

@@ -74,7 +74,7 @@ def _delete(L, n, position):
             L[i, j] = L[i + 1, j]
     for i in range(position, n - 1):
         a, b = L[i, i], L[i, i + 1]
-        r = np.hypot(a, b)
+        r = np.sqrt(a * a + b * b)
         c, s = a / r, b / r
         L[i, i] = r
         for k in range(i + 1, n - 1):
@@ -84,8 +84,8 @@ def _delete(L, n, position):
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
-def _combine(K, order, n, weights, out):
-    """`out <- sum_a weights_a K[order_a]`, four rows at a time: the hot loop when hundreds are active."""
+def combine_rows(K, order, n, weights, out):
+    """`out <- sum_{a < n} weights_a K[order_a]`, four rows at a time: the hot loop when hundreds are active."""
     size = out.size
     out[:] = 0.0
     a = 0
@@ -160,14 +160,14 @@ def _settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, 
         alpha[a] = target[a]
     _forward(L, n, alpha)
     _backward(L, n, alpha)
-    _combine(K, order, n, alpha, values)
+    combine_rows(K, order, n, alpha, values)
     for a in range(n):
         target[a] -= values[order[a]]
     _forward(L, n, target)
     _backward(L, n, target)
     for a in range(n):
         alpha[a] += target[a]
-    _combine(K, order, n, alpha, values)
+    combine_rows(K, order, n, alpha, values)
 
 
 @njit(cache=True, nogil=True)
@@ -225,7 +225,7 @@ def follow(
     L[:n, :n] = start_factor
     for a in range(n):
         sign[start_order[a]] = start_sign[a]
-    _combine(K, order, n, alpha, values)
+    combine_rows(K, order, n, alpha, values)
 
     max_steps = 10 * size + 200
     thetas, energies = np.empty(max_steps + 1), np.empty(max_steps + 1)
@@ -238,7 +238,7 @@ def follow(
             rate[a] = high_rate[i] if sign[i] > 0 else low_rate[i]
         _forward(L, n, rate)
         _backward(L, n, rate)
-        _combine(K, order, n, rate, value_rate)
+        combine_rows(K, order, n, rate, value_rate)
 
         # f' = k_L + sum rate_a k_a: squared norm, and inner product with f
         growth, slope = norm2, theta * norm2

@@ -1,0 +1,1 @@
+"""Plants and ground truths: what the toolkit is tried on."""

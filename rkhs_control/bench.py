@@ -1,0 +1,194 @@
+"""The envelope benchmark: every number from one run, speed as a ratio against a named alternative."""
+
+from __future__ import annotations
+
+import multiprocessing
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from . import __version__
+from .envelope.alternating import AlternatingEnvelope
+from .envelope.base import Band, Envelope
+from .envelope.closed_form import ClosedFormEnvelope
+from .envelope.conic import ConicEnvelope
+from .envelope.optimal import OptimalEnvelope
+from .kernels import Kernel, SquaredExponential
+from .models import henon
+from .observations import Observations
+from .validation import FloatArray
+
+_Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class BenchProblem:
+    """Data and queries to bound."""
+
+    name: str
+    data: Observations
+    kernel: Kernel
+    norm_bound: float
+    queries: FloatArray
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One method on one problem; times in seconds, of which a band takes two bounds a query."""
+
+    problem: str
+    n_samples: int
+    method: str
+    n_bounds: int
+    setup_s: float
+    bound_s: float
+    conic_ratio: float | None
+    """How many times faster a bound than the faster of the two conic formulations."""
+    largest_relative_gap: float | None
+    mean_active: float | None
+    mean_width: float
+    peak_memory_mb: float | None
+
+
+def example_1(gridded: bool, n_queries: int = 100) -> BenchProblem:
+    """The paper's Example 1: 100 samples, on a grid or at random."""
+    rng = np.random.default_rng(1)
+    data = henon.observations(100, 1.0, rng, gridded=gridded)
+    queries = rng.uniform(-henon.LIMIT, henon.LIMIT, (n_queries, 2))
+    kernel = SquaredExponential(henon.LENGTHSCALE)
+    return BenchProblem(f"Example 1, {'grid' if gridded else 'random'}", data, kernel, henon.NORM_BOUND, queries)
+
+
+def smooth_sequences(n: int = 800, n_queries: int = 100) -> BenchProblem:
+    """Two states and the eight inputs with which a controller steers them home, as in the paper's Example 3."""
+    rng = np.random.default_rng(2)
+
+    def sequences(count: int) -> FloatArray:
+        states = rng.uniform(-1.0, 1.0, (count, 2))
+        feedback = np.outer(states @ [0.6, 0.3], 0.7 ** np.arange(8))
+        return np.hstack([states, feedback + 0.1 * np.tanh(states[:, :1]) * np.cos(np.arange(8))])
+
+    return _known_function("smooth sequences, 10-D", rng, sequences(n), sequences(n_queries), 2.0, 0.06, 5.0)
+
+
+def random_design(n: int = 800, n_queries: int = 20) -> BenchProblem:
+    """Inputs all over a cube in ten dimensions: hundreds of active points."""
+    rng = np.random.default_rng(3)
+    X, queries = rng.uniform(-1.0, 1.0, (n, 10)), rng.uniform(-1.0, 1.0, (n_queries, 10))
+    return _known_function("random design, 10-D", rng, X, queries, 1.5, 0.06, 3.0)
+
+
+def large(n: int, n_queries: int = 5) -> BenchProblem:
+    """Inputs all over a cube in three dimensions, with noise that limits what many samples can tell."""
+    rng = np.random.default_rng(4)
+    X, queries = rng.uniform(-1.0, 1.0, (n, 3)), rng.uniform(-1.0, 1.0, (n_queries, 3))
+    return _known_function("large, 3-D", rng, X, queries, 0.5, 0.3, 5.0)
+
+
+def _known_function(
+    name: str,
+    rng: np.random.Generator,
+    X: FloatArray,
+    queries: FloatArray,
+    lengthscale: float,
+    noise_bound: float,
+    norm: float,
+) -> BenchProblem:
+    """Samples of a random kernel expansion of the given norm; the norm bound is 1.2 times that."""
+    kernel = SquaredExponential(lengthscale)
+    centres = rng.uniform(X.min(axis=0), X.max(axis=0), (60, X.shape[1]))
+    weights = rng.normal(size=60)
+    weights *= norm / np.sqrt(weights @ kernel(centres) @ weights)
+    y = kernel(X, centres) @ weights + rng.uniform(-noise_bound, noise_bound, len(X))
+    return BenchProblem(name, Observations(X, y, noise_bound), kernel, 1.2 * norm, queries)
+
+
+_METHODS: dict[str, tuple[type[Envelope], dict[str, Any]]] = {
+    "path": (OptimalEnvelope, {}),
+    "conic primal (Clarabel)": (ConicEnvelope, {"formulation": "primal"}),
+    "conic dual (Clarabel)": (ConicEnvelope, {"formulation": "dual"}),
+    "alternating, 10 turns": (AlternatingEnvelope, {"iterations": 10}),
+    "closed form": (ClosedFormEnvelope, {}),
+}
+
+
+def run(progress: _Progress = lambda message: None) -> dict[str, Any]:
+    """The whole benchmark: the machine, and a measurement for every method and problem."""
+    measurements: list[Measurement] = []
+    for problem, n_conic in (
+        (example_1(gridded=True), 10),
+        (example_1(gridded=False), 10),
+        (smooth_sequences(), 1),
+        (random_design(), 1),
+    ):
+        measurements += _compare(problem, n_conic, progress)
+    for n in (5_000, 20_000):
+        progress(f"path, {n} samples")
+        measurements.append(_in_fresh_process(n))
+    machine = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "processor": platform.processor() or platform.machine(),
+        "numpy": np.__version__,
+    }
+    return {"machine": machine, "measurements": [asdict(m) for m in measurements]}
+
+
+def _compare(problem: BenchProblem, n_conic: int, progress: _Progress) -> Iterator[Measurement]:
+    """All methods on one problem; the conic ones, which are slow, on its first few queries."""
+    raw = {}
+    for method in _METHODS:
+        progress(f"{method}, {len(problem.data)} samples, {problem.name}")
+        queries = problem.queries[:n_conic] if method.startswith("conic") else problem.queries
+        raw[method] = _measure(problem, method, queries)
+    conic = min(m.bound_s for name, m in raw.items() if name.startswith("conic"))
+    for measurement in raw.values():
+        yield Measurement(**{**asdict(measurement), "conic_ratio": conic / measurement.bound_s})
+
+
+def _measure(problem: BenchProblem, method: str, queries: FloatArray) -> Measurement:
+    family, options = _METHODS[method]
+    begin = time.perf_counter()
+    envelope = family(problem.data, problem.kernel, problem.norm_bound, **options)
+    envelope.bounds(problem.queries[-1:])  # compiles, factorises, and whatever else is done once
+    ready = time.perf_counter()
+    band = envelope.bounds(queries)
+    done = time.perf_counter()
+    n_bounds = 2 * len(queries)
+    has_gap = not np.isnan(band.gap).all()
+    return Measurement(
+        problem=problem.name,
+        n_samples=len(problem.data),
+        method=method,
+        n_bounds=n_bounds,
+        setup_s=ready - begin,
+        bound_s=(done - ready) / n_bounds,
+        conic_ratio=None,
+        largest_relative_gap=float(np.nanmax(band.relative_gap)) if has_gap else None,
+        mean_active=_mean_active(band),
+        mean_width=float(band.width.mean()),
+        peak_memory_mb=None,
+    )
+
+
+def _mean_active(band: Band) -> float | None:
+    sizes = [len(w.indices) for pair in band.witnesses for w in pair if w is not None]
+    return float(np.mean(sizes)) if sizes else None
+
+
+def _in_fresh_process(n: int) -> Measurement:
+    """The path alone on many samples, where the peak memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_measure_large, (n,))
+
+
+def _measure_large(n: int) -> Measurement:
+    problem = large(n)
+    measurement = _measure(problem, "path", problem.queries)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    return Measurement(**{**asdict(measurement), "peak_memory_mb": peak})
