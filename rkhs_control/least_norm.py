@@ -120,6 +120,7 @@ def _on_rows(
         -inwards,
         nothing,
         0.0,
+        1.0,
         math.inf,
         0.0,
         widest + narrowing,
@@ -127,6 +128,7 @@ def _on_rows(
         none,
         np.empty((0, 0)),
         np.empty(0),
+        0.0,
         0.0,
     )
     norm = math.sqrt(max(0.0, float(weights @ K[np.ix_(order, order)] @ weights)))

@@ -2,15 +2,16 @@ r"""The active-set path: a family of interval-constrained least-norm problems, f
 
 For a parameter `theta` that grows, let
 
-    f_theta = theta * k_L + sum_i alpha_i k_{x_i}
+    f_theta = tau * k_L + sum_i alpha_i k_{x_i},   tau = start_tau + direction * theta
 
 be the function of least norm with `low_i(theta) <= sum_j K_ij alpha_j <= high_i(theta)`, where both ends move
 linearly. Then `alpha` is piecewise linear in `theta`: on a piece, the active set `A` (where `alpha != 0`) sits
 on its ends, `K_AA alpha_A = b_A(theta)`. A piece ends when a weight of `A` reaches zero (it leaves) or the value
-at an inactive point reaches an end of its interval (it enters). Two uses:
+at an inactive point reaches an end of its interval (it enters). Three uses:
 
-- *The query path.* `low = lower - theta K_XL`, likewise `high`: `f_theta` is the worst-case function of the bound
-  of `L f`, and its norm grows until it meets the norm bound.
+- *The query path.* `low = lower - tau K_XL`, likewise `high`: `f_theta` is the worst-case function of the bound
+  of `L f`, and its norm grows with `tau` until it meets the norm bound.
+- *The move* from one query to a neighbour with `tau` kept: `low = lower - tau (K_XL + theta (K_XL' - K_XL))`.
 - *The noise path.* `low = lower - t0 + theta`, `high = upper + t0 - theta`, no `L`: from intervals so wide that zero
   fits into them down to the given ones. Its end is the minimum-norm regressor, its trail the consistency frontier.
 
@@ -179,6 +180,7 @@ def follow(
     high_rate,
     row,
     norm2,
+    direction,
     energy_limit,
     theta_least,
     theta_end,
@@ -187,6 +189,7 @@ def follow(
     start_factor,
     start_alpha,
     start_energy,
+    start_tau,
 ):
     """Follow the path from `theta = 0` and a given solution there; see the module's docstring.
 
@@ -197,17 +200,19 @@ def follow(
     low, high, low_rate, high_rate : (n,)
         The intervals at zero, and how fast their ends move.
     row, norm2 : (n,), float
-        `L k(., x_i)` and `||L||^2`; zeros for the noise path.
+        `L k(., x_i)` and `||L||^2`; zeros where `tau` does not move.
+    direction : float
+        1 or -1, the rate of `tau`.
     energy_limit, theta_least, theta_end : float
         Where to stop: at a squared norm, though not before one parameter, and at the latest at another.
     start_order, start_sign, start_factor, start_alpha : (m,), (m,), (m, m), (m,)
         The active set at zero, which ends it sits on, the Cholesky factor of its kernel matrix, its weights.
-    start_energy : float
-        Squared norm at zero.
+    start_energy, start_tau : float
+        Squared norm and `tau` at zero.
 
     Returns
     -------
-    status, theta, energy, order, sign, factor, alpha, rate, thetas, energies
+    status, tau, energy, order, sign, factor, alpha, rate, thetas, energies
         How and where it ended; the active set, ends, factor, weights and their rates there; the trail of
         breakpoints.
     """
@@ -240,13 +245,14 @@ def follow(
         _backward(L, n, rate)
         combine_rows(K, order, n, rate, value_rate)
 
-        # f' = k_L + sum rate_a k_a: squared norm, and inner product with f
-        growth, slope = norm2, theta * norm2
+        # f' = direction k_L + sum rate_a k_a: squared norm, and inner product with f
+        tau = start_tau + direction * theta
+        growth, slope = norm2, tau * direction * norm2
         for a in range(n):
             i = order[a]
             end_rate = high_rate[i] if sign[i] > 0 else low_rate[i]
-            growth += rate[a] * (2.0 * row[i] + end_rate)
-            slope += theta * rate[a] * row[i] + alpha[a] * (row[i] + end_rate)
+            growth += rate[a] * (2.0 * direction * row[i] + end_rate)
+            slope += tau * rate[a] * row[i] + alpha[a] * (direction * row[i] + end_rate)
         growth = max(growth, 0.0)
 
         # On a ray f stands still: weight only moves from one representation of it to another, until one runs out.
@@ -280,8 +286,14 @@ def follow(
         end, end_status = theta_end - theta, THETA_REACHED
         if norm2 > 0.0 and not is_ray:
             # energy + 2 t slope + t^2 growth = energy_limit
-            room = max(energy_limit - energy, 0.0)
-            to_limit = room / (slope + np.sqrt(slope * slope + growth * room)) if room > 0.0 else 0.0
+            room = energy_limit - energy
+            discriminant = slope * slope + growth * room
+            if direction * room <= 0.0:
+                to_limit = 0.0
+            elif discriminant < 0.0:
+                to_limit = np.inf
+            else:
+                to_limit = room / (slope + direction * np.sqrt(discriminant))
             to_limit = max(to_limit, theta_least - theta)
             if to_limit < end:
                 end, end_status = to_limit, ENERGY_REACHED
@@ -316,7 +328,7 @@ def follow(
     active = order[:n].copy()
     return (
         status,
-        theta,
+        start_tau + direction * theta,
         energy,
         active,
         sign[active],

@@ -70,7 +70,7 @@ class AlternatingEnvelope(Envelope):
     def _best_weights(
         self, side: Side, start: LeastNorm, row: np.ndarray, norm2: float, theta_end: float
     ) -> Witness:
-        _, theta, _, order, _, _, weights, _, _, _ = path.follow(
+        _, tau, _, order, _, _, weights, _, _, _ = path.follow(
             start.gram.matrix(np.arange(len(row))),
             side.lower,
             side.upper,
@@ -78,6 +78,7 @@ class AlternatingEnvelope(Envelope):
             -row,
             row,
             norm2,
+            1.0,
             math.inf,
             0.0,
             theta_end,
@@ -86,5 +87,6 @@ class AlternatingEnvelope(Envelope):
             start.factor,
             start.weights,
             start.norm**2,
+            0.0,
         )
-        return Witness.sparse(order, -weights / theta) if theta > 0.0 else Witness.sparse(order[:0], weights[:0])
+        return Witness.sparse(order, -weights / tau) if tau > 0.0 else Witness.sparse(order[:0], weights[:0])

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import path
 from ..functionals import Derivative, Functional, Points
-from ..gram import IndexArray
+from ..gram import DENSE_LIMIT, IndexArray
 from ..kernels import UNIT_ROUNDOFF
 from ..least_norm import SEARCH_NUGGETS, LeastNorm, noise_path
 from ..norms import NormBound
@@ -20,12 +21,14 @@ from ..validation import FloatArray
 from ..witness import Witness
 from .base import Band, Envelope, Side, UpperBound
 
-SMALL_GAP = 1e-8
+SMALL_GAP = 1e-7
 """A bound whose gap is above this share of it is looked for again along a regularised path."""
 
-# Below the least theta (times the weights of the start) the weights of the witness, and above the largest (times the
+# Below the least tau (times the weights of the start) the weights of the witness, and above the largest (times the
 # norm bound) those of the worst-case function, are so large that rounding hides what they add up to.
-_LEAST_THETA, _LARGEST_THETA = 1e-7, 1e8
+_LEAST_TAU, _LARGEST_TAU = 1e-7, 1e8
+# Rows that differ by no more than this share belong to neighbouring queries.
+_NEIGHBOUR = 0.1
 # With more data than are kept as a matrix: how many rows a path starts with, how many it may gain at a time
 _NEAREST, _ROWS_A_ROUND, _MAX_ROUNDS = 192, 64, 60
 
@@ -81,14 +84,22 @@ class OptimalEnvelope(Envelope):
         return self.functional_bounds([Points.difference(a, b) for a, b in pairs], n_jobs)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
-        return [self._upper_bound(side, functional) for functional in functionals]
+        bounds: list[UpperBound] = []
+        previous: _WorstCase | None = None
+        for functional in functionals:
+            row = functional.row(self.kernel, self.data.X)
+            query = _Query(functional, row, functional.squared_norm(self.kernel))
+            bound, previous = self._upper_bound(side, query, previous)
+            bounds.append(bound)
+        return bounds
 
-    def _upper_bound(self, side: Side, functional: Functional) -> UpperBound:
-        query = _Query(functional, functional.row(self.kernel, self.data.X), functional.squared_norm(self.kernel))
-        largest = self.radius * math.sqrt(query.norm2)
+    def _upper_bound(
+        self, side: Side, query: _Query, previous: _WorstCase | None
+    ) -> tuple[UpperBound, _WorstCase]:
+        """The best of what the ends of some paths prove; `previous` is where that of another query ended."""
+        functional, largest = query.functional, self.radius * math.sqrt(query.norm2)
         best, best_norm, attained = UpperBound(math.inf, math.inf), math.inf, []
-        for start in self._starts():
-            end = self._worst_case(side, start, query)
+        for end in self._worst_cases(side, query, previous):
             attained.append(end)
             for witness in self._candidates(end, functional):
                 value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
@@ -99,7 +110,18 @@ class OptimalEnvelope(Envelope):
                 break
             if end.status == path.RAY and best.gap <= 1e-6 * largest:
                 break  # next to a datum, doubles do not tell more
-        return best
+        return best, end
+
+    def _worst_cases(
+        self, side: Side, query: _Query, previous: _WorstCase | None
+    ) -> Iterator[_WorstCase]:
+        """Ends of paths, the quickest first: from a neighbouring query, from the start, along safer matrices."""
+        if previous is not None and previous.is_neighbour_of(query):
+            moved = self._move(side, previous, query)
+            if moved is not None:
+                yield moved
+        for start in self._starts():
+            yield self._worst_case(side, start, query)
 
     @cached_property
     def _known_starts(self) -> dict[float, LeastNorm]:
@@ -119,8 +141,7 @@ class OptimalEnvelope(Envelope):
         if side.is_mirrored:
             start = start.mirrored()
         if self.gram.is_dense:
-            everything = np.arange(len(query.row))
-            return self._follow(side, start, start.indices, query, everything)[0]
+            return self._follow(side, start, start.indices, query, np.arange(len(query.row)))[0]
         nearest = np.argsort(-np.abs(query.row))[:_NEAREST]
         rows = np.concatenate([start.indices, np.setdiff1d(nearest, start.indices)])
         active = np.arange(len(start.indices))
@@ -139,33 +160,103 @@ class OptimalEnvelope(Envelope):
     ) -> tuple[_WorstCase, FloatArray]:
         """One path on the given rows, among which `active` are those of the start; violations on all data."""
         row = query.row[rows]
-        status, theta, energy, order, _, _, weights, rates, _, _ = path.follow(
-            start.gram.whole if start.gram.is_dense else start.gram.matrix(rows),
+        matrix = start.gram.whole if start.gram.is_dense else start.gram.matrix(rows)
+        least = _LEAST_TAU * float(np.abs(start.weights).sum()) * math.sqrt(self.kernel.variance / query.norm2)
+        end = path.follow(
+            matrix,
             side.lower[rows],
             side.upper[rows],
             -row,
             -row,
             row,
             query.norm2,
+            1.0,
             self.radius**2,
-            _LEAST_THETA * float(np.abs(start.weights).sum()) * math.sqrt(self.kernel.variance / query.norm2),
-            _LARGEST_THETA * self.radius / math.sqrt(query.norm2),
+            least,
+            self._largest_tau(query),
             active,
             start.sides,
             start.factor,
             start.weights,
             start.norm**2,
+            0.0,
         )
+        return self._at_end(side, query, rows, end)
+
+    def _move(self, side: Side, previous: _WorstCase, query: _Query) -> _WorstCase | None:
+        """From the end of a neighbour's path to that of `query`: first to the query, then to the norm bound."""
+        matrix, tau = self.gram.whole, previous.tau
+        change = -tau * (query.row - previous.query.row)
+        nothing = np.zeros(len(change))
+        low, high = side.lower - tau * previous.query.row, side.upper - tau * previous.query.row
+        status, _, _, order, sides, factor, weights, _, _, _ = path.follow(
+            matrix,
+            low,
+            high,
+            change,
+            change,
+            nothing,
+            0.0,
+            1.0,
+            math.inf,
+            0.0,
+            1.0,
+            previous.indices,
+            previous.sides,
+            previous.factor,
+            previous.weights,
+            0.0,
+            0.0,
+        )
+        if status != path.THETA_REACHED or len(order) == 0:
+            return None
+        row = query.row
+        energy = tau * tau * query.norm2 + 2.0 * tau * float(row[order] @ weights)
+        energy += float(weights @ matrix[np.ix_(order, order)] @ weights)
+        direction = 1.0 if energy < self.radius**2 else -1.0
+        end = path.follow(
+            matrix,
+            side.lower - tau * row,
+            side.upper - tau * row,
+            -direction * row,
+            -direction * row,
+            row,
+            query.norm2,
+            direction,
+            self.radius**2,
+            0.0,
+            self._largest_tau(query) - tau if direction > 0 else tau,
+            order,
+            sides,
+            factor,
+            weights,
+            energy,
+            tau,
+        )
+        if end[0] != path.ENERGY_REACHED:
+            return None
+        return self._at_end(side, query, np.arange(len(row)), end)[0]
+
+    def _at_end(
+        self, side: Side, query: _Query, rows: IndexArray, end: tuple[Any, ...]
+    ) -> tuple[_WorstCase, FloatArray]:
+        """The function at the end of a path, and by how much it violates the intervals of all data."""
+        status, tau, energy, order, sides, factor, weights, rates, _, _ = end
         indices = rows[order]
-        values = theta * query.row + self.gram.combine(indices, weights)
+        values = tau * query.row + self.gram.combine(indices, weights)
         violations = np.maximum(np.maximum(values - side.upper, side.lower - values), 0.0)
-        value = theta * query.norm2 + float(query.row[indices] @ weights)
-        end = _WorstCase(status, theta, energy, indices, weights, rates, value, float(violations.max()))
-        return end, violations
+        value = tau * query.norm2 + float(query.row[indices] @ weights)
+        worst_case = _WorstCase(
+            query, status, tau, energy, indices, sides, factor, weights, rates, value, float(violations.max())
+        )
+        return worst_case, violations
+
+    def _largest_tau(self, query: _Query) -> float:
+        return _LARGEST_TAU * self.radius / math.sqrt(query.norm2)
 
     def _candidates(self, end: _WorstCase, functional: Functional) -> Iterator[Witness]:
         """Weights worth evaluating; each one proves a bound, the least counts."""
-        if end.theta > 0.0:
+        if end.tau > 0.0:
             yield end.section
             if end.status == path.ENERGY_REACHED:
                 return
@@ -176,7 +267,7 @@ class OptimalEnvelope(Envelope):
         distance = Witness.sparse(end.indices, -end.rates).residual_norm_up(functional, self.gram)
         room = math.sqrt(max(self.radius**2 - end.energy, 0.0))
         if room > 0.0:
-            base = end.weights - end.theta * end.rates
+            base = end.weights - end.tau * end.rates
             yield Witness.sparse(end.indices, -end.rates - base * (distance / room))
         nearest = int(np.argmax(np.abs(end.rates)))
         yield Witness(end.indices[[nearest]], np.array([-np.sign(end.rates[nearest])]))
@@ -189,9 +280,9 @@ class OptimalEnvelope(Envelope):
         """
         if bound.witness is None:
             return math.inf
-        if end.theta > 0.0:
+        if end.tau > 0.0:
             is_same = bound.witness is end.section
-            size = end.theta * (norm if is_same else end.section.residual_norm_up(functional, self.gram))
+            size = end.tau * (norm if is_same else end.section.residual_norm_up(functional, self.gram))
         else:
             size = math.sqrt(max(end.energy, 0.0))
         slack = end.violation * float(np.abs(bound.witness.weights).sum())
@@ -209,12 +300,15 @@ class _Query:
 
 @dataclass(frozen=True, eq=False)
 class _WorstCase:
-    """The end of a path: `f = theta k_L + sum_a weights_a k_{x_a}`, with the rates of the weights there."""
+    """The end of a path: `f = tau k_L + sum_a weights_a k_{x_a}`, with the rates of the weights there."""
 
+    query: _Query
     status: int
-    theta: float
+    tau: float
     energy: float
     indices: IndexArray
+    sides: IndexArray
+    factor: FloatArray
     weights: FloatArray
     rates: FloatArray
     value: float
@@ -222,5 +316,12 @@ class _WorstCase:
 
     @cached_property
     def section(self) -> Witness:
-        """The weights `w` for which `f = theta (k_L - sum_a w_a k_{x_a})`."""
-        return Witness.sparse(self.indices, -self.weights / self.theta)
+        """The weights `w` for which `f = tau (k_L - sum_a w_a k_{x_a})`."""
+        return Witness.sparse(self.indices, -self.weights / self.tau)
+
+    def is_neighbour_of(self, query: _Query) -> bool:
+        """Whether moving from here is likely to be quicker than following the whole path."""
+        if self.status != path.ENERGY_REACHED or len(query.row) > DENSE_LIMIT:
+            return False
+        change = float(np.abs(query.row - self.query.row).max())
+        return change <= _NEIGHBOUR * float(np.abs(query.row).max())
