@@ -43,6 +43,9 @@ LOST = 3
 DEPENDENT = 1e-13
 """A point whose squared distance to the span of the active ones is below this share of `k(x, x)` depends on them."""
 
+NEGLIGIBLE = 1e-13
+"""Rates below this share of the largest count as zero."""
+
 _REFRESH_EVERY = 24
 _REORDER = {"reassoc", "contract", "nsz"}
 
@@ -257,11 +260,14 @@ def follow(
 
         # On a ray f stands still: weight only moves from one representation of it to another, until one runs out.
         is_ray = norm2 > 0.0 and growth <= 64.0 * UNIT_ROUNDOFF * norm2
-        least_rate = 0.0
         if is_ray:
             growth, slope = 0.0, 0.0
-            for a in range(n):
-                least_rate = max(least_rate, 1e-3 * abs(rate[a]))
+        # Rates that rounding does not tell from zero would let the same points leave and enter for ever.
+        least_rate, least_speed = 0.0, 0.0
+        for a in range(n):
+            least_rate = max(least_rate, (1e-3 if is_ray else NEGLIGIBLE) * abs(rate[a]))
+        for i in range(size):
+            least_speed = max(least_speed, NEGLIGIBLE * max(abs(low_rate[i]), abs(high_rate[i])))
 
         event, leaving, entering, side = np.inf, -1, -1, 0
         for a in range(n):
@@ -273,12 +279,12 @@ def follow(
             for i in range(size):
                 if sign[i] == 0:
                     speed = value_rate[i] - high_rate[i]
-                    if speed > 0:
+                    if speed > least_speed:
                         t = max((high[i] + theta * high_rate[i] - values[i]) / speed, 0.0)
                         if t < event:
                             event, leaving, entering, side = t, -1, i, 1
                     speed = low_rate[i] - value_rate[i]
-                    if speed > 0:
+                    if speed > least_speed:
                         t = max((values[i] - low[i] - theta * low_rate[i]) / speed, 0.0)
                         if t < event:
                             event, leaving, entering, side = t, -1, i, -1
@@ -332,7 +338,7 @@ def follow(
         energy,
         active,
         sign[active],
-        L[:n, :n].copy(),
+        np.tril(L[:n, :n]),
         alpha[:n].copy(),
         rate[:n].copy(),
         thetas[: steps + 1].copy(),

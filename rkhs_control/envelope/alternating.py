@@ -70,7 +70,7 @@ class AlternatingEnvelope(Envelope):
     def _best_weights(
         self, side: Side, start: LeastNorm, row: np.ndarray, norm2: float, theta_end: float
     ) -> Witness:
-        _, tau, _, order, _, _, weights, _, _, _ = path.follow(
+        status, tau, _, order, _, _, weights, rates, _, _ = path.follow(
             start.gram.matrix(np.arange(len(row))),
             side.lower,
             side.upper,
@@ -89,4 +89,6 @@ class AlternatingEnvelope(Envelope):
             start.norm**2,
             0.0,
         )
-        return Witness.sparse(order, -weights / tau) if tau > 0.0 else Witness.sparse(order[:0], weights[:0])
+        if status == path.RAY:  # the query lies on a datum, lambda = 0: its section is a combination of active ones
+            return Witness.sparse(order, -rates)
+        return Witness.sparse(order, -weights / tau)

@@ -275,18 +275,21 @@ class OptimalEnvelope(Envelope):
     def _gap(self, bound: UpperBound, norm: float, end: _WorstCase, functional: Functional) -> float:
         """How far the bound may be from the least one, given a function that attains `end.value`.
 
-        A function that violates intervals by v and the norm bound by e is within `v ||w||_1 + e norm` of what is
-        attainable, by duality.
+        By duality, a function that violates intervals by v and the norm bound by e is within `v ||w||_1 + e norm` of
+        what is attainable, with the best weights w; those of the bound and of the function stand in for them.
         """
-        if bound.witness is None:
+        if bound.witness is None or end.status == path.LOST:
             return math.inf
-        if end.tau > 0.0:
-            is_same = bound.witness is end.section
-            size = end.tau * (norm if is_same else end.section.residual_norm_up(functional, self.gram))
+        own = end.section.weights if end.tau > 0.0 else end.rates
+        if bound.witness is end.section:
+            size = end.tau * norm
+        elif end.tau > 0.0:
+            size = end.tau * end.section.residual_norm_up(functional, self.gram)
         else:
             size = math.sqrt(max(end.energy, 0.0))
-        slack = end.violation * float(np.abs(bound.witness.weights).sum())
-        return max(0.0, bound.value - end.value) + slack + max(0.0, size - self.radius) * norm
+        steepest = max(float(np.abs(own).sum()), float(np.abs(bound.witness.weights).sum()))
+        slack = end.violation * steepest + max(0.0, size - self.radius) * norm
+        return max(0.0, bound.value - end.value) + slack
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,1 @@
+"""Studies that one command runs: `rkhs-control run NAME`."""

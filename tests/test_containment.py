@@ -1,0 +1,87 @@
+"""Soundness: no true function may escape. One violation here is a defect of the product."""
+
+import numpy as np
+import pytest
+from problems import LONG, random_problem
+
+import rkhs_control as rc
+
+PROBLEMS_A_CHUNK = 200
+DERIVATIVE_PROBLEMS_A_CHUNK = 20
+
+
+def envelope_of(problem, rng, family=rc.OptimalEnvelope, **options):
+    """With the norm bound tight for some, loose for others."""
+    factor = 1.0 if rng.random() < 0.4 else np.exp(rng.uniform(0, 2))
+    return family(problem.data, problem.kernel, problem.norm * factor, **options)
+
+
+def assert_contains(band, truth):
+    below, above = np.asarray(band.lower, LONG), np.asarray(band.upper, LONG)
+    assert (below <= truth).all()
+    assert (truth <= above).all()
+
+
+@pytest.mark.skipif(np.finfo(LONG).eps > 1e-18, reason="needs extended precision for the ground truth")
+def test_optimal_band_contains_every_ground_truth(chunk):
+    for number in range(PROBLEMS_A_CHUNK):
+        rng = np.random.default_rng([chunk, number])
+        problem = random_problem(rng)
+        band = envelope_of(problem, rng).bounds(problem.queries)
+        assert_contains(band, problem.truth(problem.queries))
+
+
+@pytest.mark.skipif(np.finfo(LONG).eps > 1e-18, reason="needs extended precision for the ground truth")
+def test_derivative_band_contains_every_true_gradient(chunk):
+    for number in range(DERIVATIVE_PROBLEMS_A_CHUNK):
+        rng = np.random.default_rng([1, chunk, number])
+        problem = random_problem(rng, smooth=True, n_queries=2)
+        band = envelope_of(problem, rng).derivative_bounds(problem.queries)
+        assert_contains(band, problem.truth_gradient(problem.queries))
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        (rc.ClosedFormEnvelope, {}),
+        (rc.EnergyEnvelope, {}),
+        (rc.AlternatingEnvelope, {"iterations": 1}),
+        (rc.AlternatingEnvelope, {"iterations": 4}),
+    ],
+)
+def test_other_deterministic_bands_contain_every_ground_truth(family, options):
+    for number in range(150):
+        rng = np.random.default_rng([2, number])
+        problem = random_problem(rng)
+        band = envelope_of(problem, rng, family, **options).bounds(problem.queries)
+        assert_contains(band, problem.truth(problem.queries))
+
+
+def test_nugget_keeps_containment():
+    for number in range(100):
+        rng = np.random.default_rng([3, number])
+        problem = random_problem(rng)
+        nugget = 10.0 ** rng.uniform(-10, -2)
+        band = envelope_of(problem, rng, nugget=nugget).bounds(problem.queries)
+        assert_contains(band, problem.truth(problem.queries))
+
+
+def test_difference_band_contains_the_true_difference():
+    for number in range(100):
+        rng = np.random.default_rng([4, number])
+        problem = random_problem(rng)
+        a, b = problem.queries[:2], problem.queries[2:]
+        band = envelope_of(problem, rng).difference_bounds(a, b)
+        assert_contains(band, problem.truth(a) - problem.truth(b))
+
+
+def test_one_sided_intervals_contain_the_ground_truth():
+    for number in range(100):
+        rng = np.random.default_rng([5, number])
+        problem = random_problem(rng)
+        lower, upper = problem.data.lower.copy(), problem.data.upper.copy()
+        lower[rng.random(len(lower)) < 0.4] = -np.inf
+        upper[rng.random(len(upper)) < 0.4] = np.inf
+        data = rc.Observations.from_intervals(problem.data.X, lower, upper)
+        band = rc.OptimalEnvelope(data, problem.kernel, 1.5 * problem.norm).bounds(problem.queries)
+        assert_contains(band, problem.truth(problem.queries))
