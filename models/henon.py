@@ -54,9 +54,7 @@ def table_data(noise: float) -> dict[str, tuple[FloatArray, FloatArray]]:
     }
 
 
-def observations(
-    n: int, noise_bound: float, rng: np.random.Generator, *, gridded: bool = False
-) -> Observations:
+def observations(n: int, noise_bound: float, rng: np.random.Generator, *, gridded: bool = False) -> Observations:
     """`n` samples with uniform noise, at random inputs or on the grid nearest to so many."""
     Z = grid(round(n**0.5)) if gridded else rng.uniform(-LIMIT, LIMIT, (n, 2))
     return Observations(Z, truth(Z) + rng.uniform(-noise_bound, noise_bound, len(Z)), noise_bound)

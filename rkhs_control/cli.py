@@ -9,7 +9,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from . import __version__
@@ -27,6 +34,7 @@ app.add_typer(bench_app, name="bench")
 
 STUDIES = {"tables": "Tables I and II of the paper: widths of the optimal bounds, ours beside the printed ones"}
 
+ALL_CORES = os.cpu_count() or 1
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to spread the bounds over.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Keep the numbers in this file.", dir_okay=False)]
 
@@ -50,7 +58,7 @@ def list_studies() -> None:
 @app.command()
 def run(
     study: Annotated[str, typer.Argument(help="One of those that `rkhs-control list` names.")],
-    jobs: Jobs = os.cpu_count() or 1,
+    jobs: Jobs = ALL_CORES,
     json_file: JsonFile = None,
 ) -> None:
     """Run a study and print its table; exit code 1 if it does not come out as it should."""
@@ -93,7 +101,13 @@ def _tables(jobs: int, json_file: Path | None) -> int:
     console = Console()
     table = Table("noise", "design", "norm bound", "noise bound", "printed", "ours", "gap", "", title="Rows `opt`")
     kept = []
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("cells", total=36)
         for cell in tables.cells(jobs):
@@ -112,8 +126,8 @@ def _tables(jobs: int, json_file: Path | None) -> int:
     console.print(table)
     agreeing = sum(cell.agrees for cell in kept)
     console.print(
-        f"{agreeing} of {len(kept)} cells lie between 97 % of the printed width and 0.01 above it. Ours are the smaller: "
-        "the printed ones come from a kernel matrix with 1e-5 on its diagonal."
+        f"{agreeing} of {len(kept)} cells lie between 97 % of the printed width and 0.01 above it. "
+        "Ours are the smaller: the printed ones come from a kernel matrix with 1e-5 on its diagonal."
     )
     _keep([asdict(cell) for cell in kept], json_file, console)
     return 0 if agreeing == len(kept) else 1
@@ -121,7 +135,16 @@ def _tables(jobs: int, json_file: Path | None) -> int:
 
 def _bench_table(measurements: list[dict[str, Any]]) -> Table:
     table = Table(
-        "problem", "samples", "method", "set-up", "a bound", "faster than conic", "largest gap", "active", "width", "memory"
+        "problem",
+        "samples",
+        "method",
+        "set-up",
+        "a bound",
+        "faster than conic",
+        "largest gap",
+        "active",
+        "width",
+        "memory",
     )
     previous = None
     for m in measurements:

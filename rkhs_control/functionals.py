@@ -13,25 +13,36 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from .errors import InputError
 from .kernels import UNIT_ROUNDOFF, Kernel
-from .validation import FloatArray
+from .validation import FloatArray, as_points, as_vector
+
+# What a fall may lose, as a share of the variance, when squares of tiny distances underflow
+_UNDERFLOW = 1e-150
 
 
 class Functional(ABC):
     """A continuous linear functional on the RKHS of a stationary kernel."""
+
+    @property
+    @abstractmethod
+    def n_dims(self) -> int:
+        """The dimension of the inputs it is about."""
 
     @abstractmethod
     def row(self, kernel: Kernel, X: FloatArray) -> FloatArray:
         """`L k(., x_i)` for every row of `X`."""
 
     @abstractmethod
+    def row_error(self, kernel: Kernel) -> float:
+        """A bound on the rounding error of an entry of `row`."""
+
+    @abstractmethod
     def squared_norm(self, kernel: Kernel) -> float:
         """`||L||^2`."""
 
     @abstractmethod
-    def residual(
-        self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray
-    ) -> tuple[float, float]:
+    def residual(self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray) -> tuple[float, float]:
         """`||L - sum_i weights_i k_{x_i}||^2` in floating point, and a bound on its error.
 
         `fall` is `kernel.fall(X, X)`, passed in because it is often known.
@@ -44,6 +55,18 @@ class Points(Functional):
 
     points: FloatArray
     coefficients: FloatArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", as_points(self.points, "points"))
+        object.__setattr__(self, "coefficients", as_vector(self.coefficients, "coefficients", len(self.points)))
+
+    @property
+    def n_dims(self) -> int:
+        return self.points.shape[1]
+
+    def row_error(self, kernel: Kernel) -> float:
+        relative = kernel.rounding(self.n_dims) + (len(self.points) + 2) * UNIT_ROUNDOFF
+        return relative * kernel.variance * float(np.abs(self.coefficients).sum())
 
     @classmethod
     def value(cls, x: FloatArray) -> Points:
@@ -63,9 +86,7 @@ class Points(Functional):
             return kernel.variance * float(self.coefficients[0]) ** 2
         return self.residual(kernel, self.points[:0], np.empty((0, 0)), np.empty(0))[0]
 
-    def residual(
-        self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray
-    ) -> tuple[float, float]:
+    def residual(self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray) -> tuple[float, float]:
         # c'Kc = k0 (sum c)^2 - c'Dc with the fall D: where points are close together, so are the terms to zero
         p = len(self.points)
         D = np.empty((p + len(X), p + len(X)))
@@ -83,38 +104,46 @@ class Derivative(Functional):
     point: FloatArray
     dimension: int
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "point", as_vector(self.point, "point"))
+        if not 0 <= self.dimension < len(self.point):
+            raise InputError(f"dimension must lie between 0 and {len(self.point) - 1}; got {self.dimension}")
+
+    @property
+    def n_dims(self) -> int:
+        return len(self.point)
+
+    def row_error(self, kernel: Kernel) -> float:
+        # |d k / dx_j| is at most sqrt(k0 ||L||^2), and so are its errors, by complete monotonicity of the profile
+        return 4.0 * kernel.rounding(self.n_dims) * math.sqrt(kernel.variance * self.squared_norm(kernel))
+
     def row(self, kernel: Kernel, X: FloatArray) -> FloatArray:
         return kernel.gradient(self.point[None, :], X)[0, :, self.dimension]
 
     def squared_norm(self, kernel: Kernel) -> float:
         return float(kernel.derivative_variance(len(self.point))[self.dimension])
 
-    def residual(
-        self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray
-    ) -> tuple[float, float]:
+    def residual(self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray) -> tuple[float, float]:
         norm2 = self.squared_norm(kernel)
         products = self.row(kernel, X) * weights
         square, square_error = _quadratic_form(kernel, fall, weights, X.shape[1])
         value = math.fsum([norm2, -2.0 * math.fsum(products), square])
-        # |d k / dx_j| and its error, relative to sqrt(k0 ||L||^2), by complete monotonicity of the profile
-        row_error = 4.0 * kernel.rounding(X.shape[1]) * math.sqrt(kernel.variance * norm2)
         error = (
-            2.0 * row_error * float(np.abs(weights).sum())
+            2.0 * self.row_error(kernel) * float(np.abs(weights).sum())
+            + kernel.rounding(self.n_dims) * norm2
             + 8.0 * UNIT_ROUNDOFF * (norm2 + float(np.abs(products).sum()) + abs(square))
             + square_error
         )
         return value, 1.001 * error
 
 
-def _quadratic_form(
-    kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int
-) -> tuple[float, float]:
+def _quadratic_form(kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int) -> tuple[float, float]:
     """`c'Kc = k0 (sum c)^2 - c'Dc`, and a bound on its error."""
     head = kernel.variance * math.fsum(c) ** 2
     total, size = _paired_sum(D, c)
-    relative = kernel.rounding(n_dims) + 6.0 * UNIT_ROUNDOFF
-    error = relative * size + 8.0 * UNIT_ROUNDOFF * (head + abs(total))
-    return head - total, 1.001 * error
+    relative = kernel.rounding(n_dims) + 8.0 * UNIT_ROUNDOFF
+    underflow = _UNDERFLOW * kernel.variance * float(np.abs(c).sum()) ** 2
+    return head - total, 1.001 * (relative * (head + size) + underflow)
 
 
 @njit(cache=True, nogil=True)

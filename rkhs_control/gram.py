@@ -85,12 +85,10 @@ class _Columns:
     def of(self, gram: Gram, rows: IndexArray) -> tuple[FloatArray, IndexArray]:
         """The columns as rows of a store, and where in it those for `rows` are."""
         missing = [int(row) for row in rows if int(row) not in self.place]
-        room = max(2 * len(rows), _CACHE_BYTES // (8 * len(gram.X)))
         if len(self.place) + len(missing) > len(self.store):
-            if self.store.size == 0 or len(self.store) < len(rows):
-                self.store = np.empty((room, len(gram.X)))
-            if len(self.place) + len(missing) > len(self.store):
-                self.place, missing = {}, [int(row) for row in rows]
+            if len(self.store) < len(rows):
+                self.store = np.empty((max(len(rows), _CACHE_BYTES // (8 * len(gram.X))), len(gram.X)))
+            self.place, missing = {}, [int(row) for row in rows]
         if missing:
             first = len(self.place)
             self.store[first : first + len(missing)] = gram.kernel(gram.X[missing], gram.X)

@@ -11,7 +11,7 @@ Adding a kernel is one small class: see `docs/kernels.md`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from .errors import InputError
-from .validation import FloatArray, as_vector, positive
+from .validation import LARGEST, FloatArray, as_vector, positive
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -61,7 +61,7 @@ class Kernel(ABC):
         return np.full(len(X), self.variance)
 
     def __add__(self, other: Kernel) -> Kernel:
-        return Sum(self, other)
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other: Kernel | float) -> Kernel:
         return Product(self, other) if isinstance(other, Kernel) else Scale(self, other)
@@ -88,6 +88,8 @@ class Radial(Kernel):
         else:
             entries = as_vector(self.lengthscale, "lengthscale").tolist()
             scale = tuple(positive(entry, f"lengthscale[{j}]") for j, entry in enumerate(entries))
+        if np.min(scale) < 1.0 / LARGEST:
+            raise InputError(f"lengthscale must be at least {1.0 / LARGEST:g}; got {scale}")
         object.__setattr__(self, "lengthscale", scale)
 
     @abstractmethod
@@ -107,13 +109,12 @@ class Radial(Kernel):
         return 1.0
 
     def fall(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        return self.fall_profile(_squared_distances(X, Y, self._lengthscales(X.shape[1])))
+        return self.fall_profile(self._squared_distances(X, Y))
 
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         self._require_differentiable()
-        lengthscales = self._lengthscales(X.shape[1])
-        slope = self.slope(_squared_distances(X, Y, lengthscales))
-        return 2.0 * slope[:, :, None] * (X[:, None, :] - Y[None, :, :]) / lengthscales**2
+        slope = self.slope(self._squared_distances(X, Y))
+        return 2.0 * slope[:, :, None] * (X[:, None, :] - Y[None, :, :]) / self._lengthscales(X.shape[1]) ** 2
 
     def derivative_variance(self, n_dims: int) -> FloatArray:
         self._require_differentiable()
@@ -130,6 +131,11 @@ class Radial(Kernel):
         difference = casadi.repmat(x / scale, 1, len(Y)) - (Y / scale).T
         # The root of a Matern kernel has no derivative at zero; so small a shift leaves every value as it is.
         return self.profile(casadi.sum1(difference**2) + 1e-100, casadi)
+
+    def _squared_distances(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
+            raise InputError(f"a kernel takes two arrays (n, n_dims) of the same n_dims; got {X.shape} and {Y.shape}")
+        return _squared_distances(X, Y, self._lengthscales(X.shape[1]))  # type: ignore[no-any-return]
 
     def _lengthscales(self, n_dims: int) -> FloatArray:
         if isinstance(self.lengthscale, float):
@@ -174,6 +180,8 @@ class RationalQuadratic(Radial):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "alpha", positive(self.alpha, "alpha"))
+        if not 1e-6 <= self.alpha <= 1e6:
+            raise InputError(f"alpha must lie between 1e-6 and 1e6; got {self.alpha}")
 
     def profile(self, s: Any, xp: Any) -> Any:
         return xp.exp(-self.alpha * xp.log1p(s / (2.0 * self.alpha)))
@@ -240,7 +248,7 @@ class Matern52(Radial):
 
 def Matern(lengthscale: float | Sequence[float], nu: float = 2.5) -> Radial:
     """The Matern kernel of smoothness `nu`: 0.5, 1.5 or 2.5."""
-    families = {0.5: Matern12, 1.5: Matern32, 2.5: Matern52}
+    families: dict[float, Callable[..., Radial]] = {0.5: Matern12, 1.5: Matern32, 2.5: Matern52}
     if nu not in families:
         raise InputError(f"nu must be 0.5, 1.5 or 2.5; got {nu}")
     return families[nu](lengthscale)

@@ -66,9 +66,7 @@ class LeastNorm:
         return max(0.0, ratio * (1.0 - 4.0 * UNIT_ROUNDOFF))
 
 
-def least_norm(
-    gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float = 0.0
-) -> LeastNorm:
+def least_norm(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float = 0.0) -> LeastNorm:
     """Follow the noise path, along a regularised matrix where it would get lost otherwise."""
     for added in SEARCH_NUGGETS:
         solution = noise_path(gram.with_added(added), lower, upper, narrowing)
@@ -77,9 +75,7 @@ def least_norm(
     return solution
 
 
-def noise_path(
-    gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float = 0.0
-) -> LeastNorm:
+def noise_path(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float = 0.0) -> LeastNorm:
     """From intervals so wide that zero fits, down to the given ones.
 
     `narrowing` goes on beyond them, every end moving inwards by so much. With more data than are kept as a matrix,
@@ -104,9 +100,7 @@ def noise_path(
         rows = np.concatenate([rows, worst])
 
 
-def _on_rows(
-    gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float, rows: IndexArray
-) -> LeastNorm:
+def _on_rows(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float, rows: IndexArray) -> LeastNorm:
     low, high = lower[rows], upper[rows]
     widest = max(0.0, float(low.max()), float(-high.min()))
     K = gram.whole if gram.is_dense else gram.matrix(rows)

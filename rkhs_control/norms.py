@@ -18,7 +18,9 @@ from .kernels import Kernel
 from .least_norm import LeastNorm, least_norm
 from .observations import Observations
 from .path import DEPENDENT
-from .validation import FloatArray, as_points, as_vector, positive
+from .validation import FloatArray, as_points, as_vector, non_negative, positive
+
+_TINY = 1e-50  # a bound must be above zero, even where zero explains all data
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,11 @@ class NormBound:
 
 def least_norm_estimate(data: Observations, kernel: Kernel) -> NormBound:
     """The least norm of a function through all intervals: the noise-aware lower estimate of the norm."""
-    solution = least_norm(Gram(data.X, kernel), data.lower, data.upper)
-    return NormBound(
-        max(solution.norm, math.ulp(0.0)), f"least norm through {len(data)} intervals ({solution.norm:.6g})"
-    )
+    gram = Gram(data.X, kernel)
+    solution = least_norm(gram, data.lower, data.upper)
+    # rounded up, so that it is not itself refuted
+    norm = max(solution.norm, solution.certified_norm(gram, data.lower, data.upper)) * (1.0 + 1e-12)
+    return NormBound(max(norm, _TINY), f"least norm through {len(data)} intervals ({norm:.6g})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +72,7 @@ class NormGrowth:
     @property
     def estimate(self) -> NormBound:
         n, final = len(self.norms), float(self.norms[-1])
-        return NormBound(
-            max(final, math.ulp(0.0)), f"norm of the interpolant of {n} samples taken as noise-free ({final:.6g})"
-        )
+        return NormBound(max(final, _TINY), f"norm of the interpolant of {n} samples taken as noise-free ({final:.6g})")
 
 
 def norm_growth(X: npt.ArrayLike, values: npt.ArrayLike, kernel: Kernel) -> NormGrowth:
@@ -117,8 +118,8 @@ class ConsistencyFrontier:
         return iter((self.noise_bounds, self.least_norms))
 
     def refutes(self, noise_bound: float, norm_bound: float) -> bool:
-        """Whether the data refute the pair."""
-        return norm_bound < self.least_norm_at(noise_bound)
+        """Whether the data refute the pair, beyond what rounding along the path may add."""
+        return norm_bound < (1.0 - 1e-9) * self.least_norm_at(noise_bound)
 
     def least_norm_at(self, noise_bound: float) -> float:
         """The least norm for one noise bound within the range of the frontier.
@@ -127,26 +128,25 @@ class ConsistencyFrontier:
         breakpoint at the larger noise bound, a lower bound.
         """
         first, last = self.noise_bounds[0], self.noise_bounds[-1]
-        if noise_bound < last:
+        if not noise_bound >= last - 1e-12 * abs(last):
             raise InputError(f"the frontier was followed down to the noise bound {last:.6g}, not to {noise_bound:.6g}")
         if noise_bound >= first:
             return float(self.least_norms[0])
-        return float(self.least_norms[np.flatnonzero(self.noise_bounds >= noise_bound)[-1]])
+        passed = np.flatnonzero(self.noise_bounds >= noise_bound)
+        return float(self.least_norms[passed[-1] if len(passed) else 0])
 
 
-def consistency_frontier(
-    data: Observations, kernel: Kernel, down_to: float | None = None
-) -> ConsistencyFrontier:
+def consistency_frontier(data: Observations, kernel: Kernel, down_to: float | None = None) -> ConsistencyFrontier:
     """The whole frontier from one path, from noise so large that zero explains everything down to `down_to`.
 
     Where noise bounds differ from row to row, they all shrink by the same amount and `noise_bounds` is the largest.
     `down_to` is the data's own noise bound by default; a smaller one must not make the intervals contradict.
     """
     present = data.noise_bound
-    narrowing = 0.0 if down_to is None else present - down_to
-    room = float(np.min(data.half_width))
     if not math.isfinite(present):
         raise InputError("the frontier needs data with noise bounds, not bare intervals")
+    narrowing = 0.0 if down_to is None else present - non_negative(down_to, "down_to")
+    room = float(np.min(data.upper - data.lower)) / 2.0
     if narrowing > room:
         raise ContradictoryDataError(
             f"down_to = {down_to:.6g} would make intervals contradict; the least that does not is {present - room:.6g}"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import ContradictoryDataError, InputError
-from .validation import FloatArray, as_points, as_vector, require_finite
+from .validation import FloatArray, as_floats, as_points, as_vector, non_negative, require_finite
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -47,17 +47,13 @@ class Observations:
         inputs = as_points(X, "X")
         _require_rows(inputs)
         outputs = _outputs_by_row(y, len(inputs))
-        noise = np.asarray(noise_bound, dtype=np.float64)
-        if noise.ndim == 0:
-            noise = np.full(len(inputs), noise)
-        noise = as_vector(noise, "noise_bound", len(inputs))
-        if (noise < 0).any():
-            row = int(np.argmax(noise < 0))
-            raise InputError(
-                f"noise_bound must be zero or more; row {row} has {noise[row]}"
-                if np.ndim(noise_bound)
-                else f"noise_bound must be zero or more; got {noise[row]}"
-            )
+        if np.ndim(noise_bound) == 0:  # type: ignore[arg-type]
+            noise = np.full(len(inputs), non_negative(noise_bound, "noise_bound"))  # type: ignore[arg-type]
+        else:
+            noise = as_vector(noise_bound, "noise_bound", len(inputs))
+            if (noise < 0).any():
+                row = int(np.argmax(noise < 0))
+                raise InputError(f"noise_bound must be zero or more; row {row} has {noise[row]}")
         rows = np.repeat(np.arange(len(inputs)), [len(values) for values in outputs])
         values = np.concatenate(outputs)
         noise_rows = noise[rows]
@@ -65,15 +61,13 @@ class Observations:
         self._set(inputs, rows, low, high, noise)
 
     @classmethod
-    def from_intervals(
-        cls, X: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike
-    ) -> Observations:
+    def from_intervals(cls, X: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Observations:
         """From intervals; an infinite end is an end that is not known."""
         inputs = as_points(X, "X")
         _require_rows(inputs)
         ends = []
         for name, end in (("lower", lower), ("upper", upper)):
-            array = np.asarray(end, dtype=np.float64)
+            array = as_floats(end, name)
             if array.shape != (len(inputs),):
                 raise InputError(f"{name} must have shape ({len(inputs)},); got {array.shape}")
             unknown = -np.inf if name == "lower" else np.inf
@@ -102,7 +96,12 @@ class Observations:
         _refuse_contradictions(X, lower, upper, group, rows, low, high, noise)
         for array in (X, lower, upper):
             array.setflags(write=False)
-        for name, value in (("X", X), ("lower", lower), ("upper", upper), ("noise_bound", float(noise.max()))):
+        for name, value in (
+            ("X", X),
+            ("lower", lower),
+            ("upper", upper),
+            ("noise_bound", float(noise.max())),
+        ):
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
@@ -116,25 +115,27 @@ class Observations:
     @cached_property
     def centre(self) -> FloatArray:
         """Middle of each interval: the output itself where there is one an input."""
-        self._require_two_sided()
+        self.require_two_sided()
         return 0.5 * (self.lower + self.upper)
 
     @cached_property
     def half_width(self) -> FloatArray:
         """Half the width of each interval, rounded up: the interval lies within `centre +- half_width`."""
-        self._require_two_sided()
-        return np.nextafter(
-            np.maximum(self.upper - self.centre, self.centre - self.lower), np.inf
-        )
+        self.require_two_sided()
+        return np.nextafter(np.maximum(self.upper - self.centre, self.centre - self.lower), np.inf)
 
     def subset(self, rows: npt.ArrayLike) -> Observations:
         """The observations at some of the distinct inputs, by index or mask."""
-        chosen = np.asarray(rows)
+        try:
+            chosen = np.arange(len(self))[np.asarray(rows)]
+        except (IndexError, TypeError) as error:
+            raise InputError(f"rows must be indices below {len(self)} or a mask of that length ({error})") from None
         part = Observations.from_intervals(self.X[chosen], self.lower[chosen], self.upper[chosen])
         object.__setattr__(part, "noise_bound", self.noise_bound)
         return part
 
-    def _require_two_sided(self) -> None:
+    def require_two_sided(self) -> None:
+        """Refuse intervals with an end that is not known."""
         open_rows = np.flatnonzero(~np.isfinite(self.lower) | ~np.isfinite(self.upper))
         if len(open_rows):
             raise InputError(
@@ -149,14 +150,13 @@ def _require_rows(inputs: FloatArray) -> None:
 
 
 def _outputs_by_row(y: npt.ArrayLike | Sequence[npt.ArrayLike], n_rows: int) -> list[FloatArray]:
-    try:
-        flat = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError):
-        flat = None  # rows of different lengths, or not numbers: told apart below
-    if flat is not None and flat.ndim == 1:
-        return [np.atleast_1d(value) for value in as_vector(flat, "y", n_rows)]
-    if flat is not None and flat.ndim != 2:
-        raise InputError(f"y must have shape ({n_rows},) or be a list of {n_rows} arrays; got {flat.shape}")
+    is_ragged = isinstance(y, list | tuple) and any(np.ndim(row) for row in y)
+    if not is_ragged:
+        flat = as_floats(y, "y")  # type: ignore[arg-type]
+        if flat.ndim == 1:
+            return [np.atleast_1d(value) for value in as_vector(flat, "y", n_rows)]
+        if flat.ndim != 2:
+            raise InputError(f"y must have shape ({n_rows},) or be a list of {n_rows} arrays; got {flat.shape}")
     rows = list(y)  # type: ignore[arg-type]
     if len(rows) != n_rows:
         raise InputError(f"y must have as many rows as X; got {len(rows)} for {n_rows}")
@@ -198,14 +198,13 @@ def _refuse_contradictions(
         if shared is not None
         else f"their bounds would have to be larger by at least {_decimal_up(excess[worst])}"
     )
-    where = f"rows {bottom} and {top}" if top != bottom else f"row {top}"
+    where = f"rows {bottom} and {top} contradict each other" if top != bottom else f"row {top} contradicts itself"
     raise ContradictoryDataError(
-        f"{where} contradict each other at the input {X[worst].tolist()}: one asks for a value of at least "
-        f"{lower[worst]:.9g}, the other for at most {upper[worst]:.9g}; {cure}"
-        + (f"; {n_bad} inputs are contradictory in all" if n_bad > 1 else "")
+        f"{where} at the input {X[worst].tolist()}: the value would have to be at least {lower[worst]:.9g} and "
+        f"at most {upper[worst]:.9g}; {cure}" + (f"; {n_bad} inputs are contradictory in all" if n_bad > 1 else "")
     )
 
 
 def _decimal_up(value: float) -> str:
     """`value` to nine digits, rounded up, so that the number in the message is enough."""
-    return str(Context(prec=9, rounding=ROUND_CEILING).create_decimal_from_float(value).normalize())
+    return str(Context(prec=9, rounding=ROUND_CEILING).create_decimal_from_float(value).normalize()).lower()

@@ -107,9 +107,7 @@ def cross_validate(
     if not np.isfinite(errors).any():
         raise InputError("the kernel matrix was numerically singular for every candidate; raise the regularisations")
     best, best_ridge = np.unravel_index(np.argmin(errors), errors.shape)
-    return CrossValidation(
-        lengthscales, ridge, errors, candidates[int(best)], float(ridge[int(best_ridge)])
-    )
+    return CrossValidation(lengthscales, ridge, errors, candidates[int(best)], float(ridge[int(best_ridge)]))
 
 
 def _held_out_errors(

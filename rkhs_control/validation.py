@@ -9,6 +9,9 @@ from .errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
 
+LARGEST = 1e50
+"""Numbers beyond this (or lengthscales below its inverse) are refused: their squares could overflow."""
+
 
 def as_points(points: npt.ArrayLike, name: str, n_dims: int | None = None) -> FloatArray:
     """`points` as a finite array `(n_points, n_dims)`; a flat one is read as one dimension.
@@ -16,13 +19,11 @@ def as_points(points: npt.ArrayLike, name: str, n_dims: int | None = None) -> Fl
     Where `n_dims` is known and greater than one, a flat array of that length is one point.
     Negative zeros become zeros, so that equal points have equal bits.
     """
-    array = _as_floats(points, name)
+    array = as_floats(points, name)
     if array.ndim == 1:
         array = array[None, :] if n_dims is not None and n_dims > 1 else array[:, None]
     if array.ndim != 2 or array.shape[1] == 0:
-        raise InputError(
-            f"{name} must have shape (n_points, n_dims), one row a point; got {array.shape}"
-        )
+        raise InputError(f"{name} must have shape (n_points, n_dims), one row a point; got {array.shape}")
     if n_dims is not None and array.shape[1] != n_dims:
         raise InputError(f"{name} must have {n_dims} columns, like the data; got {array.shape[1]}")
     require_finite(array, name)
@@ -31,7 +32,7 @@ def as_points(points: npt.ArrayLike, name: str, n_dims: int | None = None) -> Fl
 
 def as_vector(values: npt.ArrayLike, name: str, size: int | None = None) -> FloatArray:
     """`values` as a finite array `(size,)`."""
-    array = _as_floats(values, name)
+    array = as_floats(values, name)
     if array.ndim != 1 or (size is not None and array.size != size):
         wanted = "(n,)" if size is None else f"({size},)"
         raise InputError(f"{name} must have shape {wanted}; got {array.shape}")
@@ -50,21 +51,30 @@ def non_negative(value: float, name: str) -> float:
 
 
 def require_finite(array: FloatArray, name: str) -> None:
-    """Refuse NaN and infinity, naming the first row that has one."""
-    bad = np.argwhere(~np.isfinite(array))
+    """Refuse NaN, infinity and what is nearly as large, naming the first row that has one."""
+    bad = np.argwhere(~(np.abs(array) <= LARGEST))
+    if len(bad) and array.ndim == 0:
+        raise InputError(f"{name} must be finite (at most {LARGEST:g}); got {array}")
     if len(bad):
         first = tuple(int(i) for i in bad[0])
         where = f"row {first[0]}" + (f", column {first[1]}" if len(first) > 1 else "")
         raise InputError(
-            f"{name} must be finite; {where} is {array[first]} ({len(bad)} such entries in all)"
+            f"{name} must be finite (at most {LARGEST:g}); {where} is {array[first]}"
+            + (f" ({len(bad)} such entries in all)" if len(bad) > 1 else "")
         )
 
 
-def _as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
+def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
+    """`values` as an array of doubles; anything that would lose something on the way is refused."""
+    if np.ma.is_masked(values):
+        raise InputError(f"{name} has masked entries; leave those rows out")
     try:
-        return np.asarray(values, dtype=np.float64)
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"got {array.dtype}")
+        return array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers ({error})") from None
+        raise InputError(f"{name} must be an array of real numbers ({error})") from None
 
 
 def _number(value: float, name: str, wanted: str, holds) -> float:  # type: ignore[no-untyped-def]
@@ -72,6 +82,6 @@ def _number(value: float, name: str, wanted: str, holds) -> float:  # type: igno
         number = float(value)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a number {wanted}; got {value!r}") from None
-    if not (np.isfinite(number) and holds(number)):
-        raise InputError(f"{name} must be a finite number {wanted}; got {number}")
+    if not (number <= LARGEST and holds(number)):
+        raise InputError(f"{name} must be a number {wanted}, at most {LARGEST:g}; got {number}")
     return number

@@ -46,16 +46,12 @@ class Witness:
         """`U(w)` and the norm in it, both rounded up."""
         ends = np.where(self.weights > 0, upper[self.indices], lower[self.indices])
         norm = self.residual_norm_up(functional, gram)
-        value = sum_up(
-            norm_bound * norm * (1.0 + 2.0 * UNIT_ROUNDOFF), dot_up(ends, self.weights)
-        )
+        value = sum_up(norm_bound * norm * (1.0 + 2.0 * UNIT_ROUNDOFF), dot_up(ends, self.weights))
         return value, norm
 
     def residual_norm_up(self, functional: Functional, gram: Gram) -> float:
         """`|| L - sum_i w_i k_{x_i} ||` (with the nugget's share), rounded up."""
-        value, error = functional.residual(
-            gram.kernel, gram.X[self.indices], gram.fall(self.indices), self.weights
-        )
+        value, error = functional.residual(gram.kernel, gram.X[self.indices], gram.fall(self.indices), self.weights)
         nugget = gram.nugget * math.fsum(self.weights**2) * (1.0 + 8.0 * UNIT_ROUNDOFF)
         return sqrt_up(sum_up(max(value, 0.0), error, nugget))
 

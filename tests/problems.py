@@ -133,7 +133,9 @@ def random_problem(rng, *, smooth: bool = False, n_queries: int = 4, n_most: int
     level = float(np.abs(f).max()) * 10.0 ** rng.uniform(-6, 0)
     noise = rng.uniform(-1, 1, len(X)) if rng.random() < 0.5 else rng.choice([-1.0, 1.0], len(X))
     y = np.asarray(f + level * noise, dtype=float)
-    noise_bound = np.array([round_up(error) for error in np.abs(np.asarray(y, LONG) - f)])
+    # the truth is itself evaluated with an error, of extended precision
+    blur = LONG(1e-17) * np.abs(weights).sum() * kernel.variance
+    noise_bound = np.array([round_up(error + blur) for error in np.abs(np.asarray(y, LONG) - f)])
     if rng.random() < 0.5:
         noise_bound = noise_bound.max()
     queries = rng.uniform(-1.2, 1.2, (n_queries, n_dims))

@@ -94,7 +94,11 @@ def test_optimal_band_lies_inside_every_other_deterministic_band():
         problem = random_problem(rng)
         assumptions = (problem.data, problem.kernel, 1.3 * problem.norm)
         optimal = rc.OptimalEnvelope(*assumptions).bounds(problem.queries)
-        models = [None, rc.minimum_norm(problem.data, problem.kernel), rc.kernel_ridge(problem.data, problem.kernel, 0.1)]
+        models = [
+            None,
+            rc.minimum_norm(problem.data, problem.kernel),
+            rc.kernel_ridge(problem.data, problem.kernel, 0.1),
+        ]
         models.append(rc.KernelModel(problem.data.X, problem.kernel, rng.normal(size=len(problem.data))))
         others = [rc.ClosedFormEnvelope(*assumptions, model=model) for model in models]
         others += [rc.EnergyEnvelope(*assumptions), rc.AlternatingEnvelope(*assumptions, iterations=3)]
@@ -132,7 +136,11 @@ def test_witness_alone_proves_the_bound(rng):
     query = rng.uniform(-1, 1, (1, 2))
     band = rc.OptimalEnvelope(data, kernel, norm_bound).bounds(query)
     for witness, lower, upper, bound in zip(
-        band.witness(0), (-data.upper, data.lower), (-data.lower, data.upper), (-band.lower[0], band.upper[0]), strict=True
+        band.witness(0),
+        (-data.upper, data.lower),
+        (-data.lower, data.upper),
+        (-band.lower[0], band.upper[0]),
+        strict=True,
     ):
         A, w = data.X[witness.indices], witness.weights
         square = kernel(query, query)[0, 0] - 2 * kernel(query, A)[0] @ w + w @ kernel(A, A) @ w

@@ -34,7 +34,7 @@ class AlternatingEnvelope(Envelope):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.iterations, int) and self.iterations >= 1):
+        if isinstance(self.iterations, float) or int(self.iterations) < 1:
             raise InputError(f"iterations must be a whole number, at least 1; got {self.iterations!r}")
         positive(self.tolerance, "tolerance")
         NormBound.of(self.norm_bound).require_consistent(self.gram, self._least_norm, self.data)
@@ -53,13 +53,11 @@ class AlternatingEnvelope(Envelope):
         # the best lambda for the projection onto the active points of the start
         projected = solve_triangular(start.factor, row[start.indices], lower=True)
         distance2 = max(norm2 - float(projected @ projected), UNIT_ROUNDOFF * norm2)
-        multiplier = math.sqrt(distance2) / (2.0 * self.radius)
+        multiplier = max(math.sqrt(distance2) / (2.0 * self.radius), 1e-200)
         best = UpperBound(math.inf)
         for _ in range(self.iterations):
             witness = self._best_weights(side, start, row, norm2, 1.0 / (2.0 * multiplier))
-            value, norm = witness.upper_value(
-                functional, self.gram, side.lower, side.upper, self.radius
-            )
+            value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
             if value < best.value:
                 best = UpperBound(value, witness=witness)
             previous, multiplier = multiplier, norm / (2.0 * self.radius)
@@ -67,9 +65,7 @@ class AlternatingEnvelope(Envelope):
                 break
         return best
 
-    def _best_weights(
-        self, side: Side, start: LeastNorm, row: np.ndarray, norm2: float, theta_end: float
-    ) -> Witness:
+    def _best_weights(self, side: Side, start: LeastNorm, row: np.ndarray, norm2: float, theta_end: float) -> Witness:
         status, tau, _, order, _, _, weights, rates, _, _ = path.follow(
             start.gram.matrix(np.arange(len(row))),
             side.lower,
@@ -91,4 +87,4 @@ class AlternatingEnvelope(Envelope):
         )
         if status == path.RAY:  # the query lies on a datum, lambda = 0: its section is a combination of active ones
             return Witness.sparse(order, -rates)
-        return Witness.sparse(order, -weights / tau)
+        return Witness.sparse(order, -weights / max(tau, 1e-200))

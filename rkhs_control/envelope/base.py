@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import InputError
 from ..functionals import Functional, Points
 from ..gram import Gram
 from ..kernels import Kernel
@@ -112,10 +114,13 @@ class Envelope(ABC):
         """
         return self.functional_bounds([Points.value(x) for x in self._queries(Xq)], n_jobs)
 
-    def functional_bounds(
-        self, functionals: Sequence[Functional], n_jobs: int | None = None
-    ) -> Band:
+    def functional_bounds(self, functionals: Sequence[Functional], n_jobs: int | None = None) -> Band:
         """Bounds of any linear functionals of `f`."""
+        for i, functional in enumerate(functionals):
+            if functional.n_dims != self.data.n_dims:
+                raise InputError(
+                    f"functional {i} is about {functional.n_dims} dimensions, the data have {self.data.n_dims}"
+                )
         below, above = self._in_parallel(functionals, n_jobs)
         return Band(
             lower=np.array([-b.value for b in below]),
@@ -137,12 +142,10 @@ class Envelope(ABC):
         # a few chunks a worker: long enough to pay for their journey, short enough to share out evenly
         chunks = np.array_split(np.arange(len(functionals)), min(len(functionals), 4 * workers))
         parts = Parallel(n_jobs=n_jobs)(
-            delayed(self.upper_bounds)(side, [functionals[i] for i in chunk])
-            for side in self.sides
-            for chunk in chunks
+            delayed(self.upper_bounds)(side, [functionals[i] for i in chunk]) for side in self.sides for chunk in chunks
         )
         half = len(chunks)
-        return sum(parts[:half], []), sum(parts[half:], [])
+        return list(chain(*parts[:half])), list(chain(*parts[half:]))
 
     def _queries(self, Xq: npt.ArrayLike, name: str = "Xq") -> FloatArray:
         return as_points(Xq, name, self.data.n_dims)

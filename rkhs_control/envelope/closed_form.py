@@ -30,6 +30,7 @@ class ClosedFormEnvelope(Envelope):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.data.require_two_sided()
         NormBound.of(self.norm_bound).require_consistent(self.gram, self._least_norm, self.data)
         if self.model is None:
             object.__setattr__(self, "model", minimum_norm(self.data, self.kernel))

@@ -60,10 +60,11 @@ class ConicEnvelope(Envelope):
         weights[high] += above.dual_value
         weights[low] -= below.dual_value
         bound, norm = self._evaluate(weights, side, functional)
-        values = factor @ z.value
+        solution: FloatArray = np.asarray(z.value)
+        values = factor @ solution
         violation = np.maximum(values[:-1] - side.upper, side.lower - values[:-1]).max()
         slack = max(violation, 0.0) * np.abs(weights).sum() + norm * max(
-            0.0, float(np.linalg.norm(z.value)) - self.radius
+            0.0, float(np.linalg.norm(solution)) - self.radius
         )
         return UpperBound(bound.value, max(0.0, bound.value - values[-1]) + slack, bound.witness)
 
@@ -74,23 +75,17 @@ class ConicEnvelope(Envelope):
         low, high = np.isfinite(side.lower), np.isfinite(side.upper)
         plus, minus = cp.Variable(int(high.sum()), nonneg=True), cp.Variable(int(low.sum()), nonneg=True)
         combination = factor[-1] - factor[:-1][high].T @ plus + factor[:-1][low].T @ minus
-        objective = (
-            self.radius * cp.norm(combination) + side.upper[high] @ plus - side.lower[low] @ minus
-        )
+        objective = self.radius * cp.norm(combination) + side.upper[high] @ plus - side.lower[low] @ minus
         if not self._solve(cp.Problem(cp.Minimize(objective))):
             return UpperBound(math.inf, math.inf)
         weights = np.zeros(len(self.data))
-        weights[high] += plus.value
-        weights[low] -= minus.value
+        weights[high] += np.asarray(plus.value)
+        weights[low] -= np.asarray(minus.value)
         return self._evaluate(weights, side, functional)[0]
 
-    def _evaluate(
-        self, weights: FloatArray, side: Side, functional: Functional
-    ) -> tuple[UpperBound, float]:
+    def _evaluate(self, weights: FloatArray, side: Side, functional: Functional) -> tuple[UpperBound, float]:
         witness = Witness.sparse(np.arange(len(weights), dtype=np.int64), weights)
-        value, norm = witness.upper_value(
-            functional, self.gram, side.lower, side.upper, self.radius
-        )
+        value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
         return UpperBound(value, witness=witness), norm
 
     def _factor(self, functional: Functional) -> FloatArray:
@@ -120,7 +115,8 @@ class ConicEnvelope(Envelope):
             raise
         if problem.status != cp.OPTIMAL:
             warnings.warn(
-                f"{self.solver} ended with status {problem.status!r}, not 'optimal'; the bound is infinite", stacklevel=5
+                f"{self.solver} ended with status {problem.status!r}, not 'optimal'; the bound is infinite",
+                stacklevel=5,
             )
             return False
         return True

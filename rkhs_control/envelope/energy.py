@@ -1,4 +1,4 @@
-"""Bounds from the energy of the noise: `sum_i (d_i / h_i)^2 <= energy`, in closed form for every trade-off `s`."""
+"""Bounds from the energy of the noise, `sum_i d_i^2 <= energy`, in closed form for every trade-off `s`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class EnergyEnvelope(Envelope):
     With noise of energy `sum_i d_i^2 <= energy`, the pair (f, d) lies in a ball of squared radius
     `Gamma^2 + energy / s` of the product space, for every `s > 0`; `mu_s` and `Sigma_s` are mean and variance of the
     Gaussian process with noise variance `s`, and `beta_s^2 = Gamma^2 + energy / s - y' (K + s I)^-1 y`.
-    Without a given `energy`, it is what the noise bounds allow. The nugget plays no part here.
+    `y` are the middles of the intervals: the outputs themselves where there is one an input. Without a given `energy`,
+    it is what the noise bounds allow. The nugget plays no part here.
     """
 
     energy: float | None = None
@@ -35,7 +36,11 @@ class EnergyEnvelope(Envelope):
         if self.energy is None:
             object.__setattr__(self, "energy", dot_up(self.data.half_width, self.data.half_width))
         else:
-            object.__setattr__(self, "energy", positive(self.energy, "energy"))
+            # A middle differs from its output by what rounding the interval's ends may do.
+            lost = 4.0 * UNIT_ROUNDOFF * np.maximum(np.abs(self.data.lower), np.abs(self.data.upper))
+            given = math.sqrt(positive(self.energy, "energy"))
+            total = (given + math.sqrt(dot_up(lost, lost))) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+            object.__setattr__(self, "energy", total**2 * (1.0 + 4.0 * UNIT_ROUNDOFF))
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
         sign = -1.0 if side.is_mirrored else 1.0
@@ -61,12 +66,12 @@ class EnergyEnvelope(Envelope):
             return float(np.sum(rotated_row * rotated_y / shifted)) + math.sqrt(beta2 * variance)
 
         # The balance of both balls is near energy / Gamma^2; eight decades on either side of it are plenty.
-        middle = math.log(max(self.energy or 0.0, 1e-300) / self.radius**2)
-        grid = middle + np.linspace(-18.0, 18.0, 37)
+        assert self.energy is not None
+        least = 1e-16 * self.kernel.variance
+        middle = math.log(max(self.energy / self.radius**2, least))
+        grid = np.maximum(middle + np.linspace(-18.0, 18.0, 37), math.log(least))
         near = int(np.argmin([value(g) for g in grid]))
-        best = minimize_scalar(
-            value, bounds=(grid[max(near - 1, 0)], grid[min(near + 1, 36)]), method="bounded"
-        )
+        best = minimize_scalar(value, bounds=(grid[max(near - 1, 0)], grid[min(near + 1, 36)]), method="bounded")
         return UpperBound(self._evaluate(y, row, functional, math.exp(best.x)))
 
     def _evaluate(self, y: FloatArray, row: FloatArray, functional: Functional, s: float) -> float:
@@ -83,6 +88,4 @@ class EnergyEnvelope(Envelope):
             -dot_up(-y, centre),
         )
         middle = Witness(np.arange(len(y), dtype=np.int64), centre)
-        return sum_up(
-            dot_up(y, weights), deviation_up(functional, gram, weights, middle, radius)
-        )
+        return sum_up(dot_up(y, weights), deviation_up(functional, gram, weights, middle, radius))

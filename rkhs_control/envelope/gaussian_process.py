@@ -20,8 +20,8 @@ from .base import Envelope, Side, UpperBound
 class GaussianProcessEnvelope(Envelope):
     """`mu(x) +- beta sigma(x)`, `beta = Gamma + 4 lambda sqrt(gamma + 1 + ln(1 / delta))`.
 
-    Gaussian noise of standard deviation `noise_std` (by default the one that keeps 99 % within the noise bound); `gamma`
-    is the information gain of the data, a lower bound of the maximal one, which favours this method. With
+    Gaussian noise of standard deviation `noise_std` (by default that which keeps 99 % within the noise bound);
+    `gamma` is the information gain of the data, a lower bound of the maximal one, which favours this method. With
     `authors_beta` the factor is `Gamma + noise_bound sqrt(2 (gamma + 1 + ln(1 / delta)))`, as in the authors' code.
     """
 
@@ -59,7 +59,9 @@ class GaussianProcessEnvelope(Envelope):
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
         sign = -1.0 if side.is_mirrored else 1.0
-        rows = np.array([functional.row(self.kernel, self.data.X) for functional in functionals])
+        rows = np.empty((len(functionals), len(self.data)))
+        for i, functional in enumerate(functionals):
+            rows[i] = functional.row(self.kernel, self.data.X)
         norms = np.array([functional.squared_norm(self.kernel) for functional in functionals])
         weights = cho_solve(self._factor, rows.T)
         mean = sign * (self.data.centre @ weights)

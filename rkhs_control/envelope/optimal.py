@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import path
+from ..errors import InputError
 from ..functionals import Derivative, Functional, Points
 from ..gram import DENSE_LIMIT, IndexArray
 from ..kernels import UNIT_ROUNDOFF
@@ -27,6 +28,8 @@ SMALL_GAP = 1e-7
 # Below the least tau (times the weights of the start) the weights of the witness, and above the largest (times the
 # norm bound) those of the worst-case function, are so large that rounding hides what they add up to.
 _LEAST_TAU, _LARGEST_TAU = 1e-7, 1e8
+# A functional of so small a squared norm, as a share of k(x, x), is not worth a path.
+_NOTHING = 1e-140
 # Rows that differ by no more than this share belong to neighbouring queries.
 _NEIGHBOUR = 0.1
 # With more data than are kept as a matrix: how many rows a path starts with, how many it may gain at a time
@@ -80,8 +83,10 @@ class OptimalEnvelope(Envelope):
 
     def difference_bounds(self, Xa: npt.ArrayLike, Xb: npt.ArrayLike, n_jobs: int | None = None) -> Band:
         """Bounds of `f(a) - f(b)` for the rows `a` of `Xa` and `b` of `Xb`."""
-        pairs = zip(self._queries(Xa, "Xa"), self._queries(Xb, "Xb"), strict=True)
-        return self.functional_bounds([Points.difference(a, b) for a, b in pairs], n_jobs)
+        first, second = self._queries(Xa, "Xa"), self._queries(Xb, "Xb")
+        if len(first) != len(second):
+            raise InputError(f"Xa and Xb must have as many rows; got {len(first)} and {len(second)}")
+        return self.functional_bounds([Points.difference(a, b) for a, b in zip(first, second, strict=True)], n_jobs)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
         bounds: list[UpperBound] = []
@@ -89,13 +94,20 @@ class OptimalEnvelope(Envelope):
         for functional in functionals:
             row = functional.row(self.kernel, self.data.X)
             query = _Query(functional, row, functional.squared_norm(self.kernel))
-            bound, previous = self._upper_bound(side, query, previous)
+            if query.norm2 > _NOTHING * self.kernel.variance:
+                bound, previous = self._upper_bound(side, query, previous)
+            else:
+                bound = self._trivial_bound(functional)
             bounds.append(bound)
         return bounds
 
-    def _upper_bound(
-        self, side: Side, query: _Query, previous: _WorstCase | None
-    ) -> tuple[UpperBound, _WorstCase]:
+    def _trivial_bound(self, functional: Functional) -> UpperBound:
+        """That of the Cauchy-Schwarz inequality, for a functional that is (nearly) zero."""
+        nothing = Witness(np.empty(0, dtype=np.int64), np.empty(0))
+        value, _ = nothing.upper_value(functional, self.gram, self.data.lower, self.data.upper, self.radius)
+        return UpperBound(value, 2.0 * value, nothing)
+
+    def _upper_bound(self, side: Side, query: _Query, previous: _WorstCase | None) -> tuple[UpperBound, _WorstCase]:
         """The best of what the ends of some paths prove; `previous` is where that of another query ended."""
         functional, largest = query.functional, self.radius * math.sqrt(query.norm2)
         best, best_norm, attained = UpperBound(math.inf, math.inf), math.inf, []
@@ -112,9 +124,7 @@ class OptimalEnvelope(Envelope):
                 break  # next to a datum, doubles do not tell more
         return best, end
 
-    def _worst_cases(
-        self, side: Side, query: _Query, previous: _WorstCase | None
-    ) -> Iterator[_WorstCase]:
+    def _worst_cases(self, side: Side, query: _Query, previous: _WorstCase | None) -> Iterator[_WorstCase]:
         """Ends of paths, the quickest first: from a neighbouring query, from the start, along safer matrices."""
         if previous is not None and previous.is_neighbour_of(query):
             moved = self._move(side, previous, query)
@@ -256,7 +266,7 @@ class OptimalEnvelope(Envelope):
 
     def _candidates(self, end: _WorstCase, functional: Functional) -> Iterator[Witness]:
         """Weights worth evaluating; each one proves a bound, the least counts."""
-        if end.tau > 0.0:
+        if end.has_section:
             yield end.section
             if end.status == path.ENERGY_REACHED:
                 return
@@ -280,13 +290,13 @@ class OptimalEnvelope(Envelope):
         """
         if bound.witness is None or end.status == path.LOST:
             return math.inf
-        own = end.section.weights if end.tau > 0.0 else end.rates
-        if bound.witness is end.section:
-            size = end.tau * norm
-        elif end.tau > 0.0:
-            size = end.tau * end.section.residual_norm_up(functional, self.gram)
-        else:
+        own = end.section.weights if end.has_section else end.rates
+        if not end.has_section:
             size = math.sqrt(max(end.energy, 0.0))
+        elif bound.witness is end.section:
+            size = end.tau * norm
+        else:
+            size = end.tau * end.section.residual_norm_up(functional, self.gram)
         steepest = max(float(np.abs(own).sum()), float(np.abs(bound.witness.weights).sum()))
         slack = end.violation * steepest + max(0.0, size - self.radius) * norm
         return max(0.0, bound.value - end.value) + slack
@@ -316,6 +326,11 @@ class _WorstCase:
     rates: FloatArray
     value: float
     violation: float
+
+    @property
+    def has_section(self) -> bool:
+        """Whether `tau` is large enough to divide by."""
+        return self.tau > 1e-200
 
     @cached_property
     def section(self) -> Witness:

@@ -40,21 +40,20 @@ class Spectrum:
         return self.vectors @ (inverse * (self.vectors.T @ right).T).T
 
 
-def deviation_up(
-    functional: Functional, gram: Gram, weights: FloatArray, centre: Witness, radius: float
-) -> float:
+def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, centre: Witness, radius: float) -> float:
     """The right-hand side of the inequality above, rounded up; `gram` holds the nugget."""
     n = len(gram.X)
     everywhere: IndexArray = np.arange(n, dtype=np.int64)
     distance = Witness(everywhere, weights).residual_norm_up(functional, gram)
-    residual = functional.row(gram.kernel, gram.X) - gram.combine(everywhere, weights)
+    row = functional.row(gram.kernel, gram.X)
+    residual = row - gram.combine(everywhere, weights)
     # Errors of the kernel values and of the sums in `residual`, entry by entry
-    k0, norm2 = gram.kernel.variance + gram.nugget, functional.squared_norm(gram.kernel)
-    relative = 4.0 * gram.kernel.rounding(gram.X.shape[1]) + (n + 8) * UNIT_ROUNDOFF
-    error = relative * (k0 * float(np.abs(weights).sum()) + np.sqrt(k0 * norm2))
+    relative = gram.kernel.rounding(gram.X.shape[1]) + (n + 8) * UNIT_ROUNDOFF
+    size = (gram.kernel.variance + gram.nugget) * float(np.abs(weights).sum())
+    error = functional.row_error(gram.kernel) + 2.0 * UNIT_ROUNDOFF * np.abs(row) + relative * size
     return sum_up(
         radius * distance * (1.0 + 2.0 * UNIT_ROUNDOFF),
-        dot_up(np.abs(centre.weights), np.abs(residual[centre.indices]) + error),
+        dot_up(np.abs(centre.weights), (np.abs(residual) + error)[centre.indices]),
     )
 
 

@@ -1,0 +1,130 @@
+"""Kernels: against ball arithmetic, finite differences and CasADi."""
+
+import math
+
+import casadi
+import numpy as np
+import pytest
+from flint import arb, ctx
+from problems import long_kernel, random_kernel, random_radial
+
+import rkhs_control as rc
+
+KERNELS = [
+    rc.SquaredExponential(0.7),
+    rc.SquaredExponential([0.5, 2.0]),
+    rc.RationalQuadratic(0.7, alpha=0.3),
+    rc.RationalQuadratic([0.5, 2.0], alpha=50.0),
+    rc.Matern(0.7, nu=0.5),
+    rc.Matern(0.7, nu=1.5),
+    rc.Matern([0.5, 2.0], nu=2.5),
+    2.5 * rc.SquaredExponential(0.7),
+    rc.SquaredExponential(0.7) + 0.1 * rc.Matern(0.3, nu=1.5),
+    rc.SquaredExponential(0.7) * rc.RationalQuadratic(3.0),
+]
+SMOOTH = [k for k in KERNELS if k != rc.Matern12(0.7)]
+
+
+def ball(kernel, x, y):
+    """`k(x, y)` in ball arithmetic, from the textbook formulas."""
+    if isinstance(kernel, rc.Scale):
+        return arb(kernel.factor) * ball(kernel.kernel, x, y)
+    if isinstance(kernel, rc.Sum):
+        return ball(kernel.a, x, y) + ball(kernel.b, x, y)
+    if isinstance(kernel, rc.Product):
+        return ball(kernel.a, x, y) * ball(kernel.b, x, y)
+    scales = np.broadcast_to(kernel.lengthscale, len(x))
+    s = sum(((arb(float(a)) - arb(float(b))) / arb(float(c))) ** 2 for a, b, c in zip(x, y, scales, strict=True))
+    if isinstance(kernel, rc.SquaredExponential):
+        return (-s / 2).exp()
+    if isinstance(kernel, rc.RationalQuadratic):
+        return (1 + s / (2 * arb(kernel.alpha))) ** (-arb(kernel.alpha))
+    if isinstance(kernel, rc.Matern12):
+        return (-s.sqrt()).exp()
+    if isinstance(kernel, rc.Matern32):
+        return (1 + (3 * s).sqrt()) * (-(3 * s).sqrt()).exp()
+    r = (5 * s).sqrt()
+    return (1 + r + r**2 / 3) * (-r).exp()
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_fall_is_as_accurate_as_it_says(kernel, rng):
+    ctx.prec = 300
+    for _ in range(200):
+        x = rng.uniform(-1, 1, 2)
+        y = x + 10.0 ** rng.uniform(-12, 2) * rng.normal(size=2)
+        exact = ball(kernel, x, x) - ball(kernel, x, y)
+        computed = kernel.fall(x[None], y[None])[0, 0]
+        error = abs(float((arb(float(computed)) - exact) / exact))
+        assert error <= kernel.rounding(2)
+
+
+def test_random_kernels_are_positive_semidefinite(rng):
+    for _ in range(30):
+        kernel = random_kernel(rng, 3)
+        X = rng.uniform(-1, 1, (25, 3))
+        assert np.linalg.eigvalsh(kernel(X)).min() > -1e-12 * kernel.variance * 25
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_values_diagonal_and_casadi_agree(kernel, rng):
+    X, Y = rng.uniform(-1, 1, (6, 2)), rng.uniform(-1, 1, (5, 2))
+    np.testing.assert_allclose(kernel(X, Y), long_kernel(kernel, X, Y).astype(float), rtol=1e-12)
+    np.testing.assert_allclose(kernel(X).diagonal(), kernel.diagonal(X))
+    for variable in (casadi.SX.sym("x", 2), casadi.MX.sym("x", 2)):
+        row = casadi.Function("k", [variable], [kernel.casadi(variable, Y)])
+        for i, x in enumerate(X):
+            np.testing.assert_allclose(np.array(row(x))[0], kernel(X, Y)[i], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", SMOOTH, ids=str)
+def test_gradient_agrees_with_casadi_and_at_coincidence_is_zero(kernel, rng):
+    Y = rng.uniform(-1, 1, (5, 2))
+    X = np.vstack([rng.uniform(-1, 1, (4, 2)), Y[:1]])
+    variable = casadi.MX.sym("x", 2)
+    jacobian = casadi.Function("j", [variable], [casadi.jacobian(kernel.casadi(variable, Y), variable)])
+    for i, x in enumerate(X):
+        np.testing.assert_allclose(kernel.gradient(X, Y)[i], np.array(jacobian(x)), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", SMOOTH, ids=str)
+def test_derivative_variance_is_the_curvature_at_zero(kernel):
+    """`(k(0, 0) - k(h e_j, 0)) 2 / h^2` tends to it."""
+    for j in range(2):
+        step = 1e-6 * np.eye(2)[j : j + 1]
+        curvature = 2 * kernel.fall(step, np.zeros((1, 2)))[0, 0] / 1e-12
+        assert math.isclose(kernel.derivative_variance(2)[j], curvature, rel_tol=1e-4)
+
+
+def test_kernels_are_values():
+    assert rc.SquaredExponential(2) == rc.SquaredExponential(2.0)
+    assert rc.Matern([1, 2], nu=1.5) == rc.Matern32((1.0, 2.0))
+    assert len({rc.SquaredExponential([1, 2]), rc.SquaredExponential([1.0, 2.0])}) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: rc.SquaredExponential(0.0), "lengthscale must be a number above zero"),
+        (lambda: rc.SquaredExponential([1.0, -1.0]), r"lengthscale\[1\] must be a number above zero"),
+        (lambda: rc.SquaredExponential("wide"), "lengthscale must be"),
+        (lambda: rc.SquaredExponential(1e-60), "lengthscale must be at least"),
+        (lambda: rc.RationalQuadratic(1.0, alpha=0), "alpha must be a number above zero"),
+        (lambda: rc.Matern(1.0, nu=2), "nu must be 0.5, 1.5 or 2.5"),
+        (lambda: -1.0 * rc.Matern(1.0), "factor must be a number above zero"),
+        (lambda: rc.SquaredExponential([1.0, 2.0])(np.zeros((3, 3))), "2 entries, but the inputs have 3 dimensions"),
+        (lambda: rc.SquaredExponential(1.0)(np.zeros((3, 3)), np.zeros((3, 2))), "of the same n_dims"),
+    ],
+)
+def test_wrong_parameters_are_refused_by_name(make, message):
+    with pytest.raises(rc.InputError, match=message):
+        make()
+
+
+def test_random_radial_kernels_survive_far_and_near_inputs(rng):
+    for _ in range(50):
+        kernel = random_radial(rng, 2)
+        X = np.array([[0.0, 0.0], [1e-300, 0.0], [1e40, -1e40]])
+        fall = kernel.fall(X, X)
+        assert np.isfinite(fall).all()
+        assert (fall >= 0).all()
