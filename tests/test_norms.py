@@ -1,0 +1,114 @@
+"""Norm bounds: estimates, the consistency frontier, provenance."""
+
+import math
+
+import cvxpy
+import numpy as np
+import pytest
+from problems import random_problem
+
+import rkhs_control as rc
+
+KERNEL = rc.SquaredExponential(0.6)
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.uniform(-1, 1, (40, 2))
+    return rc.Observations(X, np.sin(3 * X[:, 0]) + X[:, 1] + rng.uniform(-0.1, 0.1, 40), 0.1)
+
+
+def least_norm_by_cvxpy(data, widening=0.0):
+    """The minimum-norm regressor as a quadratic programme."""
+    root = np.linalg.cholesky(KERNEL(data.X) + 1e-13 * np.eye(len(data)))
+    z = cvxpy.Variable(len(data))
+    problem = cvxpy.Problem(
+        cvxpy.Minimize(cvxpy.norm(z)), [root @ z <= data.upper + widening, root @ z >= data.lower - widening]
+    )
+    return problem.solve(solver="CLARABEL")
+
+
+def test_least_norm_is_the_optimum_of_the_quadratic_programme(data):
+    assert math.isclose(rc.least_norm_estimate(data, KERNEL).value, least_norm_by_cvxpy(data), rel_tol=1e-6)
+
+
+def test_minimum_norm_model_passes_through_all_intervals_with_that_norm(data):
+    model = rc.minimum_norm(data, KERNEL)
+    values = model(data.X)
+    assert (values <= data.upper + 1e-9).all()
+    assert (values >= data.lower - 1e-9).all()
+    assert math.isclose(model.norm, rc.least_norm_estimate(data, KERNEL).value, rel_tol=1e-8)
+
+
+def test_minimum_norm_model_lies_inside_the_optimal_envelope(data, rng):
+    queries = rng.uniform(-1, 1, (20, 2))
+    bound = rc.least_norm_estimate(data, KERNEL).times(1.5)
+    band = rc.OptimalEnvelope(data, KERNEL, bound).bounds(queries)
+    assert (
+        (band.lower <= rc.minimum_norm(data, KERNEL)(queries)) & (rc.minimum_norm(data, KERNEL)(queries) <= band.upper)
+    ).all()
+
+
+def test_frontier_is_the_least_norm_for_every_noise_bound(data):
+    noise_bounds, least_norms = rc.consistency_frontier(data, KERNEL, down_to=0.05)
+    assert noise_bounds[0] >= np.abs(data.centre).max() - 1e-9
+    assert least_norms[0] == 0.0
+    assert math.isclose(noise_bounds[-1], 0.05, rel_tol=1e-9)
+    assert (np.diff(noise_bounds) <= 0).all()
+    assert (np.diff(least_norms) >= -1e-9).all()
+    for i in range(3, len(noise_bounds), len(noise_bounds) // 4):
+        by_cvxpy = least_norm_by_cvxpy(data, widening=noise_bounds[i] - 0.1)
+        assert math.isclose(least_norms[i], by_cvxpy, rel_tol=1e-4)
+
+
+def test_frontier_refutes_what_lies_below_it(data):
+    frontier = rc.consistency_frontier(data, KERNEL)
+    least = rc.least_norm_estimate(data, KERNEL).value
+    assert frontier.refutes(0.1, 0.9 * least)
+    assert not frontier.refutes(0.1, 1.01 * least)
+    assert frontier.least_norm_at(1e3) == 0.0
+    with pytest.raises(rc.InputError, match=r"followed down to the noise bound 0\.1"):
+        frontier.refutes(0.01, 1.0)
+
+
+def test_frontier_never_refutes_the_truth():
+    for number in range(60):
+        problem = random_problem(np.random.default_rng([20, number]))
+        frontier = rc.consistency_frontier(problem.data, problem.kernel)
+        assert not frontier.refutes(problem.data.noise_bound, problem.norm)
+
+
+def test_frontier_stops_before_the_data_contradict(rng):
+    data = rc.Observations([0.0, 0.0], [0.0, 0.1], 0.1)
+    with pytest.raises(rc.ContradictoryDataError, match=r"least that does not is 0\.05"):
+        rc.consistency_frontier(data, KERNEL, down_to=0.01)
+    with pytest.raises(rc.InputError, match="down_to must be"):
+        rc.consistency_frontier(data, KERNEL, down_to=np.nan)
+
+
+def test_noise_free_estimate_grows_towards_the_true_norm(rng):
+    centres, weights = rng.uniform(-1, 1, (6, 2)), rng.normal(size=6)
+    truth = rc.KernelModel(centres, KERNEL, weights)
+    X = np.vstack([rng.uniform(-1, 1, (60, 2)), centres])
+    growth = rc.norm_growth(X, truth(X), KERNEL)
+    assert (np.diff(growth.norms) >= 0).all()
+    assert (growth.norms <= truth.norm * (1 + 1e-6)).all()
+    assert growth.norms[-1] > 0.99 * truth.norm
+    expected = math.sqrt(truth(X[:5]) @ np.linalg.solve(KERNEL(X[:5]), truth(X[:5])))
+    assert math.isclose(growth.norms[4], expected, rel_tol=1e-6)
+
+
+def test_provenance_tells_where_a_bound_comes_from(data):
+    bound = rc.least_norm_estimate(data, KERNEL).times(1.2)
+    assert bound.provenance.startswith("least norm through 40 intervals")
+    assert bound.provenance.endswith("times 1.2")
+    assert rc.NormBound(3.0).provenance == "given"
+    assert rc.OptimalEnvelope(data, KERNEL, bound).norm_bound is bound
+    growth = rc.norm_growth(data.X, data.centre, KERNEL).estimate
+    assert "interpolant of 40 samples taken as noise-free" in growth.provenance
+
+
+def test_the_estimate_itself_is_never_refuted():
+    for number in range(60):
+        problem = random_problem(np.random.default_rng([21, number]))
+        rc.OptimalEnvelope(problem.data, problem.kernel, rc.least_norm_estimate(problem.data, problem.kernel))

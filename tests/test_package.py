@@ -1,0 +1,95 @@
+"""The package as a whole: quick to import, built in one direction, clean, and with documentation that runs."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ORDER = [
+    "errors",
+    "validation",
+    "observations",
+    "kernels",
+    "functionals",
+    "path",
+    "gram",
+    "witness",
+    "least_norm",
+    "norms",
+    "regression",
+    "envelope",
+    "models",
+    "scenarios",
+    "bench",
+    "cli",
+]
+
+
+def run(*command):
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    heavy = {"numpy", "numba", "scipy", "casadi", "cvxpy"}
+    loaded = run(sys.executable, "-c", "import sys, rkhs_control; print(*sys.modules)").stdout.split()
+    assert "rkhs_control" in loaded
+    assert not heavy & set(loaded)
+
+
+def test_every_public_name_can_be_imported():
+    import rkhs_control
+
+    for name in rkhs_control.__all__:
+        assert getattr(rkhs_control, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = rkhs_control.nonsense
+
+
+def module_of(file):
+    """Which of ORDER a source file belongs to."""
+    parts = file.relative_to(ROOT).parts
+    return parts[1].removesuffix(".py") if parts[0] == "rkhs_control" else parts[0]
+
+
+def imported_modules(file):
+    """Those of ORDER that a source file imports from, wherever in it."""
+    depth = len(file.relative_to(ROOT).parts) - (1 if file.is_relative_to(ROOT / "rkhs_control") else 0)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            yield from (name for name in names if name in ORDER)
+
+
+def test_modules_import_only_from_those_before_them():
+    files = [f for folder in ("rkhs_control", "models", "scenarios") for f in (ROOT / folder).rglob("*.py")]
+    for file in files:
+        if file == ROOT / "rkhs_control" / "__init__.py":
+            continue
+        for used in imported_modules(file):
+            assert ORDER.index(used) < ORDER.index(module_of(file)), f"{file.name} imports {used}"
+
+
+@pytest.mark.parametrize(
+    "command", [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",)], ids=" ".join
+)
+def test_code_is_clean(command):
+    result = run(sys.executable, "-m", *command)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def snippets():
+    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        blocks = re.findall(r"```python\n(.*?)```", file.read_text(), flags=re.DOTALL)
+        yield pytest.param("\n".join(blocks), id=file.name)
+
+
+@pytest.mark.parametrize("code", snippets())
+def test_documentation_runs(code, tmp_path, monkeypatch):
+    """The blocks of a page, one after the other."""
+    assert code
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})
