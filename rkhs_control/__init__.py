@@ -5,8 +5,9 @@ The map of the package, each module using only those before it:
     observations   samples with bounded noise, as intervals
     kernels        squared exponential, Matern, rational quadratic; scales, sums, products
     functionals    what can be bounded: values, differences, derivatives
+    active_set     compiled linear algebra of points that enter and leave
+    path           the active-set path, compiled
     gram, witness  kernel values among the data; weights that prove a bound, evaluated with outward rounding
-    path           the compiled active-set path
     least_norm     the function of least norm through the data, where every path starts
     norms          norm bounds, their provenance, the consistency frontier
     regression     nominal models and cross-validation

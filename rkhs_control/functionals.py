@@ -139,10 +139,11 @@ class Derivative(Functional):
 
 def _quadratic_form(kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int) -> tuple[float, float]:
     """`c'Kc = k0 (sum c)^2 - c'Dc`, and a bound on its error."""
-    head = kernel.variance * math.fsum(c) ** 2
+    total_weight, size_weight = math.fsum(c), float(np.abs(c).sum())
+    head = kernel.variance * (total_weight * total_weight)
     total, size = _paired_sum(D, c)
     relative = kernel.rounding(n_dims) + 8.0 * UNIT_ROUNDOFF
-    underflow = _UNDERFLOW * kernel.variance * float(np.abs(c).sum()) ** 2
+    underflow = _UNDERFLOW * kernel.variance * (size_weight * size_weight)
     return head - total, 1.001 * (relative * (head + size) + underflow)
 
 

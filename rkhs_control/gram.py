@@ -6,13 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from .active_set import combine_rows
 from .kernels import Kernel
-from .path import combine_rows
-from .validation import FloatArray
-
-IndexArray = npt.NDArray[np.int64]
+from .validation import FloatArray, IndexArray
 
 DENSE_LIMIT = 2000
 """Up to so many inputs the whole kernel matrix is kept."""

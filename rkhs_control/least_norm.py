@@ -13,9 +13,9 @@ import numpy as np
 
 from . import path
 from .functionals import Points
-from .gram import Gram, IndexArray
+from .gram import Gram
 from .kernels import UNIT_ROUNDOFF
-from .validation import FloatArray
+from .validation import FloatArray, IndexArray
 from .witness import Witness, dot_up
 
 SEARCH_NUGGETS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
@@ -31,13 +31,12 @@ _ROWS_A_ROUND = 128
 
 @dataclass(frozen=True, eq=False)
 class LeastNorm:
-    """`s = sum_a weights_a k_{x_a}` over a few `indices`, each on the upper (`sides` = 1) or lower (-1) end."""
+    """`s = sum_a weights_a k_{x_a}` over a few inputs, each on an end of its interval."""
 
     indices: IndexArray
-    sides: IndexArray
-    weights: FloatArray
-    factor: FloatArray
-    """Cholesky factor of the kernel matrix of the active inputs."""
+    """Which inputs."""
+    active: path.ActiveSet
+    """The same numbered by `0, 1, ...`, with their ends and weights."""
     norm: float
     widenings: FloatArray
     """Breakpoints of the noise path: how much further out every interval end was, falling."""
@@ -50,7 +49,11 @@ class LeastNorm:
 
     def mirrored(self) -> LeastNorm:
         """The same for the data of `-f`."""
-        return replace(self, sides=-self.sides, weights=-self.weights)
+        return replace(self, active=self.active.mirrored())
+
+    @property
+    def weights(self) -> FloatArray:
+        return self.active.weights
 
     def certified_norm(self, gram: Gram, lower: FloatArray, upper: FloatArray) -> float:
         """A norm that every function through the intervals provably has, rounded down.
@@ -104,36 +107,15 @@ def _on_rows(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float,
     low, high = lower[rows], upper[rows]
     widest = max(0.0, float(low.max()), float(-high.min()))
     K = gram.whole if gram.is_dense else gram.matrix(rows)
-    inwards, nothing = np.ones(len(rows)), np.zeros(len(rows))
-    none = np.empty(0, dtype=np.int64)
-    status, _, _, order, sides, factor, weights, _, thetas, energies = path.follow(
-        K,
-        low - widest,
-        high + widest,
-        inwards,
-        -inwards,
-        nothing,
-        0.0,
-        1.0,
-        math.inf,
-        0.0,
-        widest + narrowing,
-        none,
-        none,
-        np.empty((0, 0)),
-        np.empty(0),
-        0.0,
-        0.0,
-    )
+    end = path.follow_noise(K, low, high, widest, narrowing)
+    order, weights = end.active.order, end.active.weights
     norm = math.sqrt(max(0.0, float(weights @ K[np.ix_(order, order)] @ weights)))
     return LeastNorm(
         rows[order],
-        sides,
-        weights,
-        factor,
+        end.active._replace(order=np.arange(len(order))),
         norm,
-        widest - thetas,
-        energies,
+        widest - end.thetas,
+        end.energies,
         gram,
-        is_complete=status == path.THETA_REACHED,
+        is_complete=end.status == path.THETA_REACHED,
     )

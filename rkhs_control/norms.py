@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .active_set import DEPENDENT
 from .errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from .gram import Gram
 from .kernels import Kernel
 from .least_norm import LeastNorm, least_norm
 from .observations import Observations
-from .path import DEPENDENT
 from .validation import FloatArray, as_points, as_vector, non_negative, positive
 
 _TINY = 1e-50  # a bound must be above zero, even where zero explains all data

@@ -22,14 +22,17 @@ exchanged along the dependence until an active one drops out, as in the dual met
 Nothing here needs to be trusted: what comes out are weights, and bounds are evaluated from weights elsewhere.
 """
 
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from .active_set import backward, combine_rows, drop, enter, forward, settle
 from .kernels import UNIT_ROUNDOFF
+from .validation import FloatArray, IndexArray
 
 ENERGY_REACHED = 0
 """The squared norm reached its limit."""
@@ -40,142 +43,92 @@ RAY = 2
 LOST = 3
 """Too many steps, or a dependence that no exchange resolves."""
 
-DEPENDENT = 1e-13
-"""A point whose squared distance to the span of the active ones is below this share of `k(x, x)` depends on them."""
-
 NEGLIGIBLE = 1e-13
 """Rates below this share of the largest count as zero."""
 
 _REFRESH_EVERY = 24
-_REORDER = {"reassoc", "contract", "nsz"}
 
 
-@njit(cache=True, nogil=True, fastmath=_REORDER)
-def _forward(L, n, x):
-    """`x <- L^-1 x`."""
-    for i in range(n):
-        total = x[i]
-        for j in range(i):
-            total -= L[i, j] * x[j]
-        x[i] = total / L[i, i]
+class ActiveSet(NamedTuple):
+    """A solution on a path: which points are active, on which ends (1 upper, -1 lower), and their weights."""
+
+    order: IndexArray
+    sides: IndexArray
+    factor: FloatArray
+    """`L` with `L L' = K_AA`."""
+    weights: FloatArray
+
+    def mirrored(self) -> ActiveSet:
+        """The same for the data of `-f`."""
+        return self._replace(sides=-self.sides, weights=-self.weights)
 
 
-@njit(cache=True, nogil=True, fastmath=_REORDER)
-def _backward(L, n, x):
-    """`x <- L^-T x`."""
-    for i in range(n - 1, -1, -1):
-        x[i] /= L[i, i]
-        scale = x[i]
-        for j in range(i):
-            x[j] -= L[i, j] * scale
+class PathEnd(NamedTuple):
+    """How and where a path ended, and the trail of its breakpoints."""
+
+    status: int
+    tau: float
+    energy: float
+    active: ActiveSet
+    rates: FloatArray
+    """Rates of the weights in front of the end."""
+    thetas: FloatArray
+    energies: FloatArray
 
 
-@njit(cache=True, nogil=True)
-def _delete(L, n, position):
-    """The Cholesky factor after row and column `position` have gone, by Givens rotations."""
-    for i in range(position, n - 1):
-        for j in range(i + 2):
-            L[i, j] = L[i + 1, j]
-    for i in range(position, n - 1):
-        a, b = L[i, i], L[i, i + 1]
-        r = np.sqrt(a * a + b * b)
-        c, s = a / r, b / r
-        L[i, i] = r
-        for k in range(i + 1, n - 1):
-            x, y = L[k, i], L[k, i + 1]
-            L[k, i] = c * x + s * y
-            L[k, i + 1] = c * y - s * x
+NOTHING = ActiveSet(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0)), np.empty(0))
 
 
-@njit(cache=True, nogil=True, fastmath=_REORDER)
-def combine_rows(K, order, n, weights, out):
-    """`out <- sum_{a < n} weights_a K[order_a]`, four rows at a time: the hot loop when hundreds are active."""
-    size = out.size
-    out[:] = 0.0
-    a = 0
-    while a + 4 <= n:
-        r0, r1, r2, r3 = K[order[a]], K[order[a + 1]], K[order[a + 2]], K[order[a + 3]]
-        w0, w1, w2, w3 = weights[a], weights[a + 1], weights[a + 2], weights[a + 3]
-        for i in range(size):
-            out[i] += w0 * r0[i] + w1 * r1[i] + w2 * r2[i] + w3 * r3[i]
-        a += 4
-    while a < n:
-        row, w = K[order[a]], weights[a]
-        for i in range(size):
-            out[i] += w * row[i]
-        a += 1
+def follow_noise(K: FloatArray, lower: FloatArray, upper: FloatArray, widest: float, narrowing: float) -> PathEnd:
+    """The noise path: every interval starts `widest` wider at both ends and ends `narrowing` narrower."""
+    inwards, nothing = np.ones(len(lower)), np.zeros(len(lower))
+    low, high = lower - widest, upper + widest
+    end = widest + narrowing
+    return _follow(K, low, high, inwards, -inwards, nothing, 0.0, 1.0, math.inf, 0.0, end, NOTHING, 0.0, 0.0)
 
 
-@njit(cache=True, nogil=True)
-def _drop(L, order, n, alpha, sign, position):
-    """Take the active point at `position` out; returns the new number of active points."""
-    sign[order[position]] = 0
-    _delete(L, n, position)
-    for a in range(position, n - 1):
-        order[a] = order[a + 1]
-        alpha[a] = alpha[a + 1]
-    return n - 1
+def follow_query(
+    K: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    row: FloatArray,
+    norm2: float,
+    start: ActiveSet,
+    *,
+    energy: float,
+    energy_limit: float,
+    tau_end: float,
+    tau: float = 0.0,
+    tau_least: float = 0.0,
+) -> PathEnd:
+    """The query path of a functional `(row, norm2)` from a solution at `tau`, up or down to `energy_limit`.
 
-
-@njit(cache=True, nogil=True)
-def _enter(K, L, order, n, alpha, sign, new, side):
-    """Let the point `new` enter at its upper (`side` = 1) or lower (-1) end.
-
-    Returns the new number of active points, and whether `new` could enter: a dependence may have no exchange.
+    It does not stop below `tau_least`, and it stops at `tau_end` at the latest.
     """
-    column = np.empty(n)
-    gained = 0.0
-    while True:
-        for a in range(n):
-            column[a] = K[new, order[a]]
-        _forward(L, n, column)
-        distance2 = K[new, new]
-        for a in range(n):
-            distance2 -= column[a] * column[a]
-        if distance2 > DEPENDENT * K[new, new]:
-            for a in range(n):
-                L[n, a] = column[a]
-            L[n, n] = np.sqrt(distance2)
-            order[n], sign[new], alpha[n] = new, side, gained
-            return n + 1, True
-        _backward(L, n, column)  # k_new = sum_a column_a k_a, near enough
-        step, leaving = np.inf, -1
-        for a in range(n):
-            rate = sign[order[a]] * side * column[a]
-            if rate > 0:
-                t = max(-sign[order[a]] * alpha[a] / rate, 0.0)
-                if t < step:
-                    step, leaving = t, a
-        if leaving < 0:
-            return n, False
-        for a in range(n):
-            alpha[a] += side * step * column[a]
-        gained -= side * step
-        n = _drop(L, order, n, alpha, sign, leaving)
+    direction = -1.0 if tau > 0.0 and energy > energy_limit else 1.0
+    rate = -direction * row
+    low, high = lower - tau * row, upper - tau * row
+    end = tau_end - tau if direction > 0 else tau
+    return _follow(K, low, high, rate, rate, row, norm2, direction, energy_limit, tau_least, end, start, energy, tau)
+
+
+def follow_move(
+    K: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    row: FloatArray,
+    new_row: FloatArray,
+    tau: float,
+    start: ActiveSet,
+) -> PathEnd:
+    """The move from the solution of one query to that of another at the same `tau`; energies are not kept."""
+    rate, nothing = -tau * (new_row - row), np.zeros(len(row))
+    low, high = lower - tau * row, upper - tau * row
+    return _follow(K, low, high, rate, rate, nothing, 0.0, 1.0, math.inf, 0.0, 1.0, start, 0.0, tau)
 
 
 @njit(cache=True, nogil=True)
-def _settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values):
-    """Recompute weights and values at `theta` from the active set, with one step of iterative refinement."""
-    target = np.empty(n)
-    for a in range(n):
-        i = order[a]
-        target[a] = high[i] + theta * high_rate[i] if sign[i] > 0 else low[i] + theta * low_rate[i]
-        alpha[a] = target[a]
-    _forward(L, n, alpha)
-    _backward(L, n, alpha)
-    combine_rows(K, order, n, alpha, values)
-    for a in range(n):
-        target[a] -= values[order[a]]
-    _forward(L, n, target)
-    _backward(L, n, target)
-    for a in range(n):
-        alpha[a] += target[a]
-    combine_rows(K, order, n, alpha, values)
-
-
-@njit(cache=True, nogil=True)
-def follow(
+def _follow(  # type: ignore[no-untyped-def]
     K,
     low,
     high,
@@ -187,10 +140,7 @@ def follow(
     energy_limit,
     theta_least,
     theta_end,
-    start_order,
-    start_sign,
-    start_factor,
-    start_alpha,
+    start,
     start_energy,
     start_tau,
 ):
@@ -208,19 +158,14 @@ def follow(
         1 or -1, the rate of `tau`.
     energy_limit, theta_least, theta_end : float
         Where to stop: at a squared norm, though not before one parameter, and at the latest at another.
-    start_order, start_sign, start_factor, start_alpha : (m,), (m,), (m, m), (m,)
-        The active set at zero, which ends it sits on, the Cholesky factor of its kernel matrix, its weights.
+    start : ActiveSet
+        The solution at zero.
     start_energy, start_tau : float
         Squared norm and `tau` at zero.
 
-    Returns
-    -------
-    status, tau, energy, order, sign, factor, alpha, rate, thetas, energies
-        How and where it ended; the active set, ends, factor, weights and their rates there; the trail of
-        breakpoints.
     """
     size = K.shape[0]
-    n = start_order.size
+    n = start.order.size
     L = np.empty((size + 1, size + 1))
     order = np.empty(size + 1, dtype=np.int64)
     alpha = np.zeros(size + 1)
@@ -228,12 +173,17 @@ def follow(
     sign = np.zeros(size, dtype=np.int64)
     values = np.empty(size)
     value_rate = np.empty(size)
-    order[:n] = start_order
-    alpha[:n] = start_alpha
-    L[:n, :n] = start_factor
+    order[:n] = start.order
+    alpha[:n] = start.weights
+    L[:n, :n] = start.factor
     for a in range(n):
-        sign[start_order[a]] = start_sign[a]
+        sign[start.order[a]] = start.sides[a]
     combine_rows(K, order, n, alpha, values)
+
+    # Rates that rounding does not tell from zero would let the same points leave and enter for ever.
+    least_speed = 0.0
+    for i in range(size):
+        least_speed = max(least_speed, NEGLIGIBLE * max(abs(low_rate[i]), abs(high_rate[i])))
 
     max_steps = 10 * size + 200
     thetas, energies = np.empty(max_steps + 1), np.empty(max_steps + 1)
@@ -244,8 +194,8 @@ def follow(
         for a in range(n):
             i = order[a]
             rate[a] = high_rate[i] if sign[i] > 0 else low_rate[i]
-        _forward(L, n, rate)
-        _backward(L, n, rate)
+        forward(L, n, rate)
+        backward(L, n, rate)
         combine_rows(K, order, n, rate, value_rate)
 
         # f' = direction k_L + sum rate_a k_a: squared norm, and inner product with f
@@ -262,12 +212,9 @@ def follow(
         is_ray = norm2 > 0.0 and growth <= 64.0 * UNIT_ROUNDOFF * norm2
         if is_ray:
             growth, slope = 0.0, 0.0
-        # Rates that rounding does not tell from zero would let the same points leave and enter for ever.
-        least_rate, least_speed = 0.0, 0.0
+        least_rate = 0.0
         for a in range(n):
             least_rate = max(least_rate, (1e-3 if is_ray else NEGLIGIBLE) * abs(rate[a]))
-        for i in range(size):
-            least_speed = max(least_speed, NEGLIGIBLE * max(abs(low_rate[i]), abs(high_rate[i])))
 
         event, leaving, entering, side = np.inf, -1, -1, 0
         for a in range(n):
@@ -321,26 +268,17 @@ def follow(
             status = end_status
             break
         if leaving >= 0:
-            n = _drop(L, order, n, alpha, sign, leaving)
+            n = drop(L, order, n, alpha, sign, leaving)
         else:
-            n, entered = _enter(K, L, order, n, alpha, sign, entering, side)
+            n, entered = enter(K, L, order, n, alpha, sign, entering, side)
             if not entered:
                 break
         if steps % _REFRESH_EVERY == 0:
-            _settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values)
+            settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values)
 
     if status != LOST:
-        _settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values)
-    active = order[:n].copy()
-    return (
-        status,
-        start_tau + direction * theta,
-        energy,
-        active,
-        sign[active],
-        np.tril(L[:n, :n]),
-        alpha[:n].copy(),
-        rate[:n].copy(),
-        thetas[: steps + 1].copy(),
-        energies[: steps + 1].copy(),
-    )
+        settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values)
+    members = order[:n].copy()
+    active = ActiveSet(members, sign[members], np.tril(L[:n, :n]), alpha[:n].copy())
+    trail = thetas[: steps + 1].copy(), energies[: steps + 1].copy()
+    return PathEnd(status, start_tau + direction * theta, energy, active, rate[:n].copy(), trail[0], trail[1])

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from .errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
 
 LARGEST = 1e50
 """Numbers beyond this (or lengthscales below its inverse) are refused: their squares could overflow."""

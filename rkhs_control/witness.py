@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .functionals import Functional
-from .gram import Gram, IndexArray
+from .gram import Gram
 from .kernels import UNIT_ROUNDOFF
-from .validation import FloatArray
+from .validation import FloatArray, IndexArray
 
 
 @dataclass(frozen=True, eq=False)

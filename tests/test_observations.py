@@ -81,7 +81,7 @@ X = np.zeros((3, 2)) + np.arange(3)[:, None]
         ((X, [1.0, 2.0], 0.1), r"y must have shape \(3,\); got \(2,\)"),
         ((X, [1.0, np.nan, 2.0], 0.1), "y must be finite .* row 1 is nan"),
         ((X, [1.0, 2.0, np.inf], 0.1), "y must be finite .* row 2 is inf"),
-        ((X * np.inf, [1.0, 2.0, 3.0], 0.1), "X must be finite"),
+        ((X + np.inf, [1.0, 2.0, 3.0], 0.1), "X must be finite"),
         ((np.empty((0, 2)), [], 0.1), "X must have at least one row"),
         ((np.zeros((2, 2, 2)), [1.0, 2.0], 0.1), "X must have shape"),
         ((X, [[1.0], [], [2.0]], 0.1), r"y\[1\] is empty"),

@@ -15,6 +15,7 @@ ORDER = [
     "observations",
     "kernels",
     "functionals",
+    "active_set",
     "path",
     "gram",
     "witness",
@@ -87,7 +88,7 @@ def snippets():
         yield pytest.param("\n".join(blocks), id=file.name)
 
 
-@pytest.mark.parametrize("code", snippets())
+@pytest.mark.parametrize("code", list(snippets()))
 def test_documentation_runs(code, tmp_path, monkeypatch):
     """The blocks of a page, one after the other."""
     assert code

@@ -16,7 +16,7 @@ from ..functionals import Functional
 from ..kernels import UNIT_ROUNDOFF
 from ..least_norm import LeastNorm, least_norm
 from ..norms import NormBound
-from ..validation import positive
+from ..validation import FloatArray, positive
 from ..witness import Witness
 from .base import Envelope, Side, UpperBound
 
@@ -51,7 +51,7 @@ class AlternatingEnvelope(Envelope):
         row = functional.row(self.kernel, self.data.X)
         norm2 = functional.squared_norm(self.kernel)
         # the best lambda for the projection onto the active points of the start
-        projected = solve_triangular(start.factor, row[start.indices], lower=True)
+        projected = solve_triangular(start.active.factor, row[start.indices], lower=True)
         distance2 = max(norm2 - float(projected @ projected), UNIT_ROUNDOFF * norm2)
         multiplier = max(math.sqrt(distance2) / (2.0 * self.radius), 1e-200)
         best = UpperBound(math.inf)
@@ -65,26 +65,20 @@ class AlternatingEnvelope(Envelope):
                 break
         return best
 
-    def _best_weights(self, side: Side, start: LeastNorm, row: np.ndarray, norm2: float, theta_end: float) -> Witness:
-        status, tau, _, order, _, _, weights, rates, _, _ = path.follow(
+    def _best_weights(self, side: Side, start: LeastNorm, row: FloatArray, norm2: float, tau_end: float) -> Witness:
+        end = path.follow_query(
             start.gram.matrix(np.arange(len(row))),
             side.lower,
             side.upper,
-            -row,
-            -row,
             row,
             norm2,
-            1.0,
-            math.inf,
-            0.0,
-            theta_end,
-            start.indices,
-            start.sides,
-            start.factor,
-            start.weights,
-            start.norm**2,
-            0.0,
+            start.active._replace(order=start.indices),
+            energy=start.norm**2,
+            energy_limit=math.inf,
+            tau_end=tau_end,
         )
-        if status == path.RAY:  # the query lies on a datum, lambda = 0: its section is a combination of active ones
-            return Witness.sparse(order, -rates)
-        return Witness.sparse(order, -weights / max(tau, 1e-200))
+        if end.status == path.RAY:  # the query lies on a datum, lambda = 0: its section is a combination of active ones
+            return Witness.sparse(end.active.order, -end.rates)
+        if end.tau == 0.0:  # the path got lost where it started
+            return Witness(end.active.order[:0], end.rates[:0])
+        return Witness.sparse(end.active.order, -end.active.weights / end.tau)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +13,11 @@ import numpy.typing as npt
 from .. import path
 from ..errors import InputError
 from ..functionals import Derivative, Functional, Points
-from ..gram import DENSE_LIMIT, IndexArray
+from ..gram import DENSE_LIMIT
 from ..kernels import UNIT_ROUNDOFF
 from ..least_norm import SEARCH_NUGGETS, LeastNorm, noise_path
 from ..norms import NormBound
-from ..validation import FloatArray
+from ..validation import FloatArray, IndexArray
 from ..witness import Witness
 from .base import Band, Envelope, Side, UpperBound
 
@@ -151,12 +150,11 @@ class OptimalEnvelope(Envelope):
         if side.is_mirrored:
             start = start.mirrored()
         if self.gram.is_dense:
-            return self._follow(side, start, start.indices, query, np.arange(len(query.row)))[0]
+            return self._follow(side, start, query, np.arange(len(query.row)), start.indices)[0]
         nearest = np.argsort(-np.abs(query.row))[:_NEAREST]
         rows = np.concatenate([start.indices, np.setdiff1d(nearest, start.indices)])
-        active = np.arange(len(start.indices))
         for _ in range(_MAX_ROUNDS):
-            end, violations = self._follow(side, start, active, query, rows)
+            end, violations = self._follow(side, start, query, rows, start.active.order)
             violations[rows] = 0.0
             worst = np.argsort(-violations)[:_ROWS_A_ROUND]
             worst = worst[violations[worst] > 1e-12 * self.radius]
@@ -166,98 +164,57 @@ class OptimalEnvelope(Envelope):
         return end
 
     def _follow(
-        self, side: Side, start: LeastNorm, active: IndexArray, query: _Query, rows: IndexArray
+        self, side: Side, start: LeastNorm, query: _Query, rows: IndexArray, order: IndexArray
     ) -> tuple[_WorstCase, FloatArray]:
-        """One path on the given rows, among which `active` are those of the start; violations on all data."""
-        row = query.row[rows]
-        matrix = start.gram.whole if start.gram.is_dense else start.gram.matrix(rows)
-        least = _LEAST_TAU * float(np.abs(start.weights).sum()) * math.sqrt(self.kernel.variance / query.norm2)
-        end = path.follow(
-            matrix,
+        """One path on the given rows, among which `order` are those of the start; violations on all data."""
+        heaviest = float(np.abs(start.weights).sum()) * math.sqrt(self.kernel.variance / query.norm2)
+        end = path.follow_query(
+            start.gram.whole if start.gram.is_dense else start.gram.matrix(rows),
             side.lower[rows],
             side.upper[rows],
-            -row,
-            -row,
-            row,
+            query.row[rows],
             query.norm2,
-            1.0,
-            self.radius**2,
-            least,
-            self._largest_tau(query),
-            active,
-            start.sides,
-            start.factor,
-            start.weights,
-            start.norm**2,
-            0.0,
+            start.active._replace(order=order),
+            energy=start.norm**2,
+            energy_limit=self.radius**2,
+            tau_end=self._largest_tau(query),
+            tau_least=_LEAST_TAU * heaviest,
         )
         return self._at_end(side, query, rows, end)
 
     def _move(self, side: Side, previous: _WorstCase, query: _Query) -> _WorstCase | None:
         """From the end of a neighbour's path to that of `query`: first to the query, then to the norm bound."""
-        matrix, tau = self.gram.whole, previous.tau
-        change = -tau * (query.row - previous.query.row)
-        nothing = np.zeros(len(change))
-        low, high = side.lower - tau * previous.query.row, side.upper - tau * previous.query.row
-        status, _, _, order, sides, factor, weights, _, _, _ = path.follow(
-            matrix,
-            low,
-            high,
-            change,
-            change,
-            nothing,
-            0.0,
-            1.0,
-            math.inf,
-            0.0,
-            1.0,
-            previous.indices,
-            previous.sides,
-            previous.factor,
-            previous.weights,
-            0.0,
-            0.0,
-        )
-        if status != path.THETA_REACHED or len(order) == 0:
+        K, tau = self.gram.whole, previous.tau
+        moved = path.follow_move(K, side.lower, side.upper, previous.query.row, query.row, tau, previous.active)
+        if moved.status != path.THETA_REACHED:
             return None
-        row = query.row
-        energy = tau * tau * query.norm2 + 2.0 * tau * float(row[order] @ weights)
-        energy += float(weights @ matrix[np.ix_(order, order)] @ weights)
-        direction = 1.0 if energy < self.radius**2 else -1.0
-        end = path.follow(
-            matrix,
-            side.lower - tau * row,
-            side.upper - tau * row,
-            -direction * row,
-            -direction * row,
-            row,
+        order, weights = moved.active.order, moved.active.weights
+        energy = tau * tau * query.norm2 + 2.0 * tau * float(query.row[order] @ weights)
+        energy += float(weights @ K[np.ix_(order, order)] @ weights)
+        end = path.follow_query(
+            K,
+            side.lower,
+            side.upper,
+            query.row,
             query.norm2,
-            direction,
-            self.radius**2,
-            0.0,
-            self._largest_tau(query) - tau if direction > 0 else tau,
-            order,
-            sides,
-            factor,
-            weights,
-            energy,
-            tau,
+            moved.active,
+            energy=energy,
+            energy_limit=self.radius**2,
+            tau=tau,
+            tau_end=self._largest_tau(query),
         )
-        if end[0] != path.ENERGY_REACHED:
+        if end.status != path.ENERGY_REACHED:
             return None
-        return self._at_end(side, query, np.arange(len(row)), end)[0]
+        return self._at_end(side, query, np.arange(len(query.row)), end)[0]
 
-    def _at_end(
-        self, side: Side, query: _Query, rows: IndexArray, end: tuple[Any, ...]
-    ) -> tuple[_WorstCase, FloatArray]:
+    def _at_end(self, side: Side, query: _Query, rows: IndexArray, end: path.PathEnd) -> tuple[_WorstCase, FloatArray]:
         """The function at the end of a path, and by how much it violates the intervals of all data."""
-        status, tau, energy, order, sides, factor, weights, rates, _, _ = end
-        indices = rows[order]
-        values = tau * query.row + self.gram.combine(indices, weights)
+        active = end.active._replace(order=rows[end.active.order])
+        values = end.tau * query.row + self.gram.combine(active.order, active.weights)
         violations = np.maximum(np.maximum(values - side.upper, side.lower - values), 0.0)
-        value = tau * query.norm2 + float(query.row[indices] @ weights)
+        value = end.tau * query.norm2 + float(query.row[active.order] @ active.weights)
         worst_case = _WorstCase(
-            query, status, tau, energy, indices, sides, factor, weights, rates, value, float(violations.max())
+            query, end.status, end.tau, end.energy, active, end.rates, value, float(violations.max())
         )
         return worst_case, violations
 
@@ -270,17 +227,18 @@ class OptimalEnvelope(Envelope):
             yield end.section
             if end.status == path.ENERGY_REACHED:
                 return
-        yield Witness.sparse(end.indices[:0], end.weights[:0])
-        if len(end.rates) == 0:
+        indices = end.active.order
+        yield Witness(indices[:0], end.rates[:0])
+        if len(indices) == 0:
             return
         # The section of L lies (nearly) in the span of the active ones, with weights -rates.
-        distance = Witness.sparse(end.indices, -end.rates).residual_norm_up(functional, self.gram)
+        distance = Witness.sparse(indices, -end.rates).residual_norm_up(functional, self.gram)
         room = math.sqrt(max(self.radius**2 - end.energy, 0.0))
         if room > 0.0:
-            base = end.weights - end.tau * end.rates
-            yield Witness.sparse(end.indices, -end.rates - base * (distance / room))
+            base = end.active.weights - end.tau * end.rates
+            yield Witness.sparse(indices, -end.rates - base * (distance / room))
         nearest = int(np.argmax(np.abs(end.rates)))
-        yield Witness(end.indices[[nearest]], np.array([-np.sign(end.rates[nearest])]))
+        yield Witness(indices[[nearest]], np.array([-np.sign(end.rates[nearest])]))
 
     def _gap(self, bound: UpperBound, norm: float, end: _WorstCase, functional: Functional) -> float:
         """How far the bound may be from the least one, given a function that attains `end.value`.
@@ -319,10 +277,7 @@ class _WorstCase:
     status: int
     tau: float
     energy: float
-    indices: IndexArray
-    sides: IndexArray
-    factor: FloatArray
-    weights: FloatArray
+    active: path.ActiveSet
     rates: FloatArray
     value: float
     violation: float
@@ -335,7 +290,7 @@ class _WorstCase:
     @cached_property
     def section(self) -> Witness:
         """The weights `w` for which `f = tau (k_L - sum_a w_a k_{x_a})`."""
-        return Witness.sparse(self.indices, -self.weights / self.tau)
+        return Witness.sparse(self.active.order, -self.active.weights / self.tau)
 
     def is_neighbour_of(self, query: _Query) -> bool:
         """Whether moving from here is likely to be quicker than following the whole path."""

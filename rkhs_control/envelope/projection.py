@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..functionals import Functional
-from ..gram import Gram, IndexArray
+from ..gram import Gram
 from ..kernels import UNIT_ROUNDOFF
-from ..validation import FloatArray
+from ..validation import FloatArray, IndexArray
 from ..witness import Witness, dot_up, sum_up
 
 

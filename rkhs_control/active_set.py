@@ -1,0 +1,141 @@
+"""The compiled linear algebra of an active set: a Cholesky factor `L` of `K_AA` that points enter and leave.
+
+Arrays are longer than the active set, whose size is the argument `n`; `order` lists its points, `alpha` their weights
+in that order, and `sign` says of every point whether it sits on its upper end (1), its lower end (-1) or is not active.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+DEPENDENT = 1e-13
+"""A point whose squared distance to the span of the active ones is below this share of `k(x, x)` depends on them."""
+
+_REORDER = {"reassoc", "contract", "nsz"}
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def forward(L, n, x):
+    """`x <- L^-1 x`."""
+    for i in range(n):
+        total = x[i]
+        for j in range(i):
+            total -= L[i, j] * x[j]
+        x[i] = total / L[i, i]
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def backward(L, n, x):
+    """`x <- L^-T x`."""
+    for i in range(n - 1, -1, -1):
+        x[i] /= L[i, i]
+        scale = x[i]
+        for j in range(i):
+            x[j] -= L[i, j] * scale
+
+
+@njit(cache=True, nogil=True)
+def _delete(L, n, position):
+    """The Cholesky factor after row and column `position` have gone, by Givens rotations."""
+    for i in range(position, n - 1):
+        for j in range(i + 2):
+            L[i, j] = L[i + 1, j]
+    for i in range(position, n - 1):
+        a, b = L[i, i], L[i, i + 1]
+        r = np.sqrt(a * a + b * b)
+        c, s = a / r, b / r
+        L[i, i] = r
+        for k in range(i + 1, n - 1):
+            x, y = L[k, i], L[k, i + 1]
+            L[k, i] = c * x + s * y
+            L[k, i + 1] = c * y - s * x
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def combine_rows(K, order, n, weights, out):
+    """`out <- sum_{a < n} weights_a K[order_a]`, four rows at a time: the hot loop when hundreds are active."""
+    size = out.size
+    out[:] = 0.0
+    a = 0
+    while a + 4 <= n:
+        r0, r1, r2, r3 = K[order[a]], K[order[a + 1]], K[order[a + 2]], K[order[a + 3]]
+        w0, w1, w2, w3 = weights[a], weights[a + 1], weights[a + 2], weights[a + 3]
+        for i in range(size):
+            out[i] += w0 * r0[i] + w1 * r1[i] + w2 * r2[i] + w3 * r3[i]
+        a += 4
+    while a < n:
+        row, w = K[order[a]], weights[a]
+        for i in range(size):
+            out[i] += w * row[i]
+        a += 1
+
+
+@njit(cache=True, nogil=True)
+def drop(L, order, n, alpha, sign, position):
+    """Take the active point at `position` out; returns the new number of active points."""
+    sign[order[position]] = 0
+    _delete(L, n, position)
+    for a in range(position, n - 1):
+        order[a] = order[a + 1]
+        alpha[a] = alpha[a + 1]
+    return n - 1
+
+
+@njit(cache=True, nogil=True)
+def enter(K, L, order, n, alpha, sign, new, side):
+    """Let the point `new` enter at its upper (`side` = 1) or lower (-1) end.
+
+    Returns the new number of active points, and whether `new` could enter: a dependence may have no exchange.
+    """
+    column = np.empty(n)
+    gained = 0.0
+    while True:
+        for a in range(n):
+            column[a] = K[new, order[a]]
+        forward(L, n, column)
+        distance2 = K[new, new]
+        for a in range(n):
+            distance2 -= column[a] * column[a]
+        if distance2 > DEPENDENT * K[new, new]:
+            for a in range(n):
+                L[n, a] = column[a]
+            L[n, n] = np.sqrt(distance2)
+            order[n], sign[new], alpha[n] = new, side, gained
+            return n + 1, True
+        backward(L, n, column)  # k_new = sum_a column_a k_a, near enough
+        step, leaving = np.inf, -1
+        for a in range(n):
+            rate = sign[order[a]] * side * column[a]
+            if rate > 0:
+                t = max(-sign[order[a]] * alpha[a] / rate, 0.0)
+                if t < step:
+                    step, leaving = t, a
+        if leaving < 0:
+            return n, False
+        for a in range(n):
+            alpha[a] += side * step * column[a]
+        gained -= side * step
+        n = drop(L, order, n, alpha, sign, leaving)
+
+
+@njit(cache=True, nogil=True)
+def settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values):
+    """Recompute weights and values at `theta` from the active set, with one step of iterative refinement."""
+    target = np.empty(n)
+    for a in range(n):
+        i = order[a]
+        target[a] = high[i] + theta * high_rate[i] if sign[i] > 0 else low[i] + theta * low_rate[i]
+        alpha[a] = target[a]
+    forward(L, n, alpha)
+    backward(L, n, alpha)
+    combine_rows(K, order, n, alpha, values)
+    for a in range(n):
+        target[a] -= values[order[a]]
+    forward(L, n, target)
+    backward(L, n, target)
+    for a in range(n):
+        alpha[a] += target[a]
+    combine_rows(K, order, n, alpha, values)
