@@ -2,6 +2,7 @@
 
 Arrays are longer than the active set, whose size is the argument `n`; `order` lists its points, `alpha` their weights
 in that order, and `sign` says of every point whether it sits on its upper end (1), its lower end (-1) or is not active.
+`solved` is `L^-1 b` for the rates `b` at which the ends of the active points move, kept up to date with `L`.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -38,8 +39,8 @@ def backward(L, n, x):
 
 
 @njit(cache=True, nogil=True)
-def _delete(L, n, position):
-    """The Cholesky factor after row and column `position` have gone, by Givens rotations."""
+def _delete(L, n, position, solved):
+    """The Cholesky factor after row and column `position` have gone, by Givens rotations; `solved` turns with it."""
     for i in range(position, n - 1):
         for j in range(i + 2):
             L[i, j] = L[i + 1, j]
@@ -48,6 +49,9 @@ def _delete(L, n, position):
         r = np.sqrt(a * a + b * b)
         c, s = a / r, b / r
         L[i, i] = r
+        x, y = solved[i], solved[i + 1]
+        solved[i] = c * x + s * y
+        solved[i + 1] = c * y - s * x
         for k in range(i + 1, n - 1):
             x, y = L[k, i], L[k, i + 1]
             L[k, i] = c * x + s * y
@@ -74,10 +78,10 @@ def combine_rows(K, order, n, weights, out):
 
 
 @njit(cache=True, nogil=True)
-def drop(L, order, n, alpha, sign, position):
+def drop(L, order, n, alpha, sign, solved, position):
     """Take the active point at `position` out; returns the new number of active points."""
     sign[order[position]] = 0
-    _delete(L, n, position)
+    _delete(L, n, position, solved)
     for a in range(position, n - 1):
         order[a] = order[a + 1]
         alpha[a] = alpha[a + 1]
@@ -85,8 +89,8 @@ def drop(L, order, n, alpha, sign, position):
 
 
 @njit(cache=True, nogil=True)
-def enter(K, L, order, n, alpha, sign, new, side):
-    """Let the point `new` enter at its upper (`side` = 1) or lower (-1) end.
+def enter(K, L, order, n, alpha, sign, solved, new, side, end_rate):
+    """Let the point `new` enter at its upper (`side` = 1) or lower (-1) end, which moves at `end_rate`.
 
     Returns the new number of active points, and whether `new` could enter: a dependence may have no exchange.
     """
@@ -103,6 +107,10 @@ def enter(K, L, order, n, alpha, sign, new, side):
             for a in range(n):
                 L[n, a] = column[a]
             L[n, n] = np.sqrt(distance2)
+            solved[n] = end_rate
+            for a in range(n):
+                solved[n] -= column[a] * solved[a]
+            solved[n] /= L[n, n]
             order[n], sign[new], alpha[n] = new, side, gained
             return n + 1, True
         backward(L, n, column)  # k_new = sum_a column_a k_a, near enough
@@ -118,17 +126,19 @@ def enter(K, L, order, n, alpha, sign, new, side):
         for a in range(n):
             alpha[a] += side * step * column[a]
         gained -= side * step
-        n = drop(L, order, n, alpha, sign, leaving)
+        n = drop(L, order, n, alpha, sign, solved, leaving)
 
 
 @njit(cache=True, nogil=True)
-def settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values):
-    """Recompute weights and values at `theta` from the active set, with one step of iterative refinement."""
+def settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved):
+    """Recompute all of it at `theta` from the active set, the weights with one step of iterative refinement."""
     target = np.empty(n)
     for a in range(n):
         i = order[a]
         target[a] = high[i] + theta * high_rate[i] if sign[i] > 0 else low[i] + theta * low_rate[i]
+        solved[a] = high_rate[i] if sign[i] > 0 else low_rate[i]
         alpha[a] = target[a]
+    forward(L, n, solved)
     forward(L, n, alpha)
     backward(L, n, alpha)
     combine_rows(K, order, n, alpha, values)

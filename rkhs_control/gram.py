@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
 
@@ -57,8 +58,9 @@ class Gram:
         if self.is_dense:
             return weights @ self.whole[rows]
         values = np.empty(len(self.X))
-        columns, places = self._columns.of(self, rows)
-        combine_rows(columns, places, len(rows), weights, values)
+        with self._columns.lock:
+            columns, places = self._columns.of(self, rows)
+            combine_rows(columns, places, len(rows), weights, values)
         values[rows] += self.nugget * weights
         return values
 
@@ -78,6 +80,7 @@ class _Columns:
     def __init__(self) -> None:
         self.store = np.empty((0, 0))
         self.place: dict[int, int] = {}
+        self.lock = Lock()
 
     def of(self, gram: Gram, rows: IndexArray) -> tuple[FloatArray, IndexArray]:
         """The columns as rows of a store, and where in it those for `rows` are."""

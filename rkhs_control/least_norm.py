@@ -92,9 +92,8 @@ def noise_path(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: floa
         solution = _on_rows(gram, lower, upper, narrowing, rows)
         values = gram.combine(solution.indices, solution.weights)
         excess = np.maximum(values - upper, lower - values) + narrowing
-        tolerance = 1e-9 * float(np.median(upper - lower)) + 64 * UNIT_ROUNDOFF * (
-            gram.kernel.variance * float(np.abs(solution.weights).sum())
-        )
+        size = gram.kernel.variance * float(np.abs(solution.weights).sum())
+        tolerance = 1e-10 * float(np.abs(values).max()) + 64 * UNIT_ROUNDOFF * size
         excess[rows] = -np.inf
         worst = np.argsort(-excess)[:_ROWS_A_ROUND]
         worst = worst[excess[worst] > tolerance]

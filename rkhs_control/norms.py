@@ -49,8 +49,8 @@ class NormBound:
         if least > self.value:
             raise FalsifiedNormBoundError(
                 f"norm_bound {self.value:.9g} ({self.provenance}) is refuted by the data: every function through "
-                f"the intervals has a norm of at least {least:.9g}, {least / self.value - 1:.3g} times more than "
-                "the bound; raise norm_bound, or noise_bound if that is too small"
+                f"the intervals has a norm of at least {least:.9g}, {100 * (least / self.value - 1):.3g} % more; "
+                "raise norm_bound, or noise_bound if that is too small"
             )
 
 
@@ -140,6 +140,8 @@ def consistency_frontier(data: Observations, kernel: Kernel, down_to: float | No
     """The whole frontier from one path, from noise so large that zero explains everything down to `down_to`.
 
     Where noise bounds differ from row to row, they all shrink by the same amount and `noise_bounds` is the largest.
+    With more data than are kept as a matrix, it is the frontier of as many of them as decide its end: one of a part of
+    the data lies below that of all, so what it refutes is refuted.
     `down_to` is the data's own noise bound by default; a smaller one must not make the intervals contradict.
     """
     present = data.noise_bound

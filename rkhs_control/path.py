@@ -170,6 +170,7 @@ def _follow(  # type: ignore[no-untyped-def]
     order = np.empty(size + 1, dtype=np.int64)
     alpha = np.zeros(size + 1)
     rate = np.zeros(size + 1)
+    solved = np.empty(size + 1)
     sign = np.zeros(size, dtype=np.int64)
     values = np.empty(size)
     value_rate = np.empty(size)
@@ -179,6 +180,9 @@ def _follow(  # type: ignore[no-untyped-def]
     for a in range(n):
         sign[start.order[a]] = start.sides[a]
     combine_rows(K, order, n, alpha, values)
+    for a in range(n):
+        solved[a] = high_rate[order[a]] if sign[order[a]] > 0 else low_rate[order[a]]
+    forward(L, n, solved)
 
     # Rates that rounding does not tell from zero would let the same points leave and enter for ever.
     least_speed = 0.0
@@ -191,10 +195,7 @@ def _follow(  # type: ignore[no-untyped-def]
     theta, energy = 0.0, start_energy
     status, steps, stalled = LOST, 0, 0
     while steps < max_steps and stalled <= 2 * size + 10:
-        for a in range(n):
-            i = order[a]
-            rate[a] = high_rate[i] if sign[i] > 0 else low_rate[i]
-        forward(L, n, rate)
+        rate[:n] = solved[:n]
         backward(L, n, rate)
         combine_rows(K, order, n, rate, value_rate)
 
@@ -226,15 +227,13 @@ def _follow(  # type: ignore[no-untyped-def]
             for i in range(size):
                 if sign[i] == 0:
                     speed = value_rate[i] - high_rate[i]
-                    if speed > least_speed:
-                        t = max((high[i] + theta * high_rate[i] - values[i]) / speed, 0.0)
-                        if t < event:
-                            event, leaving, entering, side = t, -1, i, 1
+                    room = high[i] + theta * high_rate[i] - values[i]
+                    if speed > least_speed and event > 0.0 and room < event * speed:
+                        event, leaving, entering, side = max(room / speed, 0.0), -1, i, 1
                     speed = low_rate[i] - value_rate[i]
-                    if speed > least_speed:
-                        t = max((values[i] - low[i] - theta * low_rate[i]) / speed, 0.0)
-                        if t < event:
-                            event, leaving, entering, side = t, -1, i, -1
+                    room = values[i] - low[i] - theta * low_rate[i]
+                    if speed > least_speed and event > 0.0 and room < event * speed:
+                        event, leaving, entering, side = max(room / speed, 0.0), -1, i, -1
 
         end, end_status = theta_end - theta, THETA_REACHED
         if norm2 > 0.0 and not is_ray:
@@ -268,16 +267,17 @@ def _follow(  # type: ignore[no-untyped-def]
             status = end_status
             break
         if leaving >= 0:
-            n = drop(L, order, n, alpha, sign, leaving)
+            n = drop(L, order, n, alpha, sign, solved, leaving)
         else:
-            n, entered = enter(K, L, order, n, alpha, sign, entering, side)
+            end_rate = high_rate[entering] if side > 0 else low_rate[entering]
+            n, entered = enter(K, L, order, n, alpha, sign, solved, entering, side, end_rate)
             if not entered:
                 break
         if steps % _REFRESH_EVERY == 0:
-            settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values)
+            settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved)
 
     if status != LOST:
-        settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values)
+        settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved)
     members = order[:n].copy()
     active = ActiveSet(members, sign[members], np.tril(L[:n, :n]), alpha[:n].copy())
     trail = thetas[: steps + 1].copy(), energies[: steps + 1].copy()

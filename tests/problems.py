@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flint import arb
 
 import rkhs_control as rc
 
@@ -55,6 +56,28 @@ def long_gradient(kernel, X, Y):
     else:
         slope = -LONG(5) / 3 * (1 + np.sqrt(5 * s)) * np.exp(-np.sqrt(5 * s))
     return slope[..., None] * difference
+
+
+def ball_kernel(kernel, x, y):
+    """`k(x, y)` in ball arithmetic, from the textbook formulas."""
+    if isinstance(kernel, rc.Scale):
+        return arb(kernel.factor) * ball_kernel(kernel.kernel, x, y)
+    if isinstance(kernel, rc.Sum):
+        return ball_kernel(kernel.a, x, y) + ball_kernel(kernel.b, x, y)
+    if isinstance(kernel, rc.Product):
+        return ball_kernel(kernel.a, x, y) * ball_kernel(kernel.b, x, y)
+    scales = np.broadcast_to(kernel.lengthscale, len(x))
+    s = sum(((arb(float(a)) - arb(float(b))) / arb(float(c))) ** 2 for a, b, c in zip(x, y, scales, strict=True))
+    if isinstance(kernel, rc.SquaredExponential):
+        return (-s / 2).exp()
+    if isinstance(kernel, rc.RationalQuadratic):
+        return (1 + s / (2 * arb(kernel.alpha))) ** (-arb(kernel.alpha))
+    if isinstance(kernel, rc.Matern12):
+        return (-s.sqrt()).exp()
+    if isinstance(kernel, rc.Matern32):
+        return (1 + (3 * s).sqrt()) * (-(3 * s).sqrt()).exp()
+    r = (5 * s).sqrt()
+    return (1 + r + r**2 / 3) * (-r).exp()
 
 
 def round_up(value) -> float:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-import numpy as np
 from scipy.linalg import solve_triangular
 
 from .. import path
 from ..errors import InputError
 from ..functionals import Functional
 from ..kernels import UNIT_ROUNDOFF
-from ..least_norm import LeastNorm, least_norm
-from ..norms import NormBound
+from ..least_norm import LeastNorm
 from ..validation import FloatArray, positive
 from ..witness import Witness
 from .base import Envelope, Side, UpperBound
@@ -37,14 +34,9 @@ class AlternatingEnvelope(Envelope):
         if isinstance(self.iterations, float) or int(self.iterations) < 1:
             raise InputError(f"iterations must be a whole number, at least 1; got {self.iterations!r}")
         positive(self.tolerance, "tolerance")
-        NormBound.of(self.norm_bound).require_consistent(self.gram, self._least_norm, self.data)
-
-    @cached_property
-    def _least_norm(self) -> LeastNorm:
-        return least_norm(self.gram, self.data.lower, self.data.upper)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
-        start = self._least_norm.mirrored() if side.is_mirrored else self._least_norm
+        start = self.least_norm.mirrored() if side.is_mirrored else self.least_norm
         return [self._upper_bound(side, start, functional) for functional in functionals]
 
     def _upper_bound(self, side: Side, start: LeastNorm, functional: Functional) -> UpperBound:
@@ -67,7 +59,7 @@ class AlternatingEnvelope(Envelope):
 
     def _best_weights(self, side: Side, start: LeastNorm, row: FloatArray, norm2: float, tau_end: float) -> Witness:
         end = path.follow_query(
-            start.gram.matrix(np.arange(len(row))),
+            start.gram.whole,
             side.lower,
             side.upper,
             row,

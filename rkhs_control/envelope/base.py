@@ -15,6 +15,7 @@ from ..errors import InputError
 from ..functionals import Functional, Points
 from ..gram import Gram
 from ..kernels import Kernel
+from ..least_norm import LeastNorm, least_norm
 from ..norms import NormBound
 from ..observations import Observations
 from ..validation import FloatArray, as_points, non_negative
@@ -74,7 +75,10 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Envelope(ABC):
-    """Guaranteed bounds of an unknown function from `data` and a bound of its norm in the RKHS of `kernel`."""
+    """Guaranteed bounds of an unknown function from `data` and a bound of its norm in the RKHS of `kernel`.
+
+    Data that refute the norm bound are refused when the envelope is built.
+    """
 
     data: Observations
     kernel: Kernel
@@ -85,7 +89,7 @@ class Envelope(ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm_bound", NormBound.of(self.norm_bound))
         object.__setattr__(self, "nugget", non_negative(self.nugget, "nugget"))
-        self.kernel.fall(self.data.X[:1], self.data.X[:1])  # refuses lengthscales of another dimension
+        NormBound.of(self.norm_bound).require_consistent(self.gram, self.least_norm, self.data)
 
     @property
     def radius(self) -> float:
@@ -95,6 +99,11 @@ class Envelope(ABC):
     @cached_property
     def gram(self) -> Gram:
         return Gram(self.data.X, self.kernel, self.nugget)
+
+    @cached_property
+    def least_norm(self) -> LeastNorm:
+        """The minimum-norm regressor: its norm is the least that the data do not refute."""
+        return least_norm(self.gram, self.data.lower, self.data.upper)
 
     @cached_property
     def sides(self) -> tuple[Side, Side]:

@@ -9,8 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from ..functionals import Functional, Points
-from ..least_norm import LeastNorm, least_norm
-from ..norms import NormBound
 from ..regression import KernelModel, minimum_norm
 from ..validation import FloatArray
 from ..witness import Witness, dot_up, sum_up
@@ -31,7 +29,6 @@ class ClosedFormEnvelope(Envelope):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.data.require_two_sided()
-        NormBound.of(self.norm_bound).require_consistent(self.gram, self._least_norm, self.data)
         if self.model is None:
             object.__setattr__(self, "model", minimum_norm(self.data, self.kernel))
 
@@ -54,16 +51,12 @@ class ClosedFormEnvelope(Envelope):
         return bounds
 
     @cached_property
-    def _least_norm(self) -> LeastNorm:
-        return least_norm(self.gram, self.data.lower, self.data.upper)
-
-    @cached_property
     def _spectrum(self) -> Spectrum:
         return Spectrum.of(self.kernel(self.data.X))
 
     @cached_property
     def _centre(self) -> Witness:
-        return Witness.sparse(self._least_norm.indices, self._least_norm.weights)
+        return Witness.sparse(self.least_norm.indices, self.least_norm.weights)
 
     @cached_property
     def _radius(self) -> float:

@@ -16,7 +16,6 @@ from ..functionals import Derivative, Functional, Points
 from ..gram import DENSE_LIMIT
 from ..kernels import UNIT_ROUNDOFF
 from ..least_norm import SEARCH_NUGGETS, LeastNorm, noise_path
-from ..norms import NormBound
 from ..validation import FloatArray, IndexArray
 from ..witness import Witness
 from .base import Band, Envelope, Side, UpperBound
@@ -37,19 +36,7 @@ _NEAREST, _ROWS_A_ROUND, _MAX_ROUNDS = 192, 64, 60
 
 @dataclass(frozen=True, eq=False)
 class OptimalEnvelope(Envelope):
-    """`C(x) = min_w U(x; w)` and its mirror (the paper's P1 and D1), exactly, for every query.
-
-    Data that refute the norm bound are refused when the envelope is built.
-    """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        NormBound.of(self.norm_bound).require_consistent(self.gram, self.least_norm, self.data)
-
-    @cached_property
-    def least_norm(self) -> LeastNorm:
-        """The minimum-norm regressor, where every path starts."""
-        return next(self._starts())
+    """`C(x) = min_w U(x; w)` and its mirror (the paper's P1 and D1), exactly, for every query."""
 
     def bounds_with_gradient(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
         """Bounds at the rows of `Xq` with their gradients, `(m, n_dims)`, by the envelope theorem.
@@ -133,17 +120,18 @@ class OptimalEnvelope(Envelope):
             yield self._worst_case(side, start, query)
 
     @cached_property
-    def _known_starts(self) -> dict[float, LeastNorm]:
+    def _safer_starts(self) -> dict[float, LeastNorm]:
         return {}
 
     def _starts(self) -> Iterator[LeastNorm]:
         """Where paths may start, with less and less trust in the kernel matrix; made when first needed."""
+        yield self.least_norm
         for added in SEARCH_NUGGETS:
-            if added not in self._known_starts:
-                gram = self.gram.with_added(added)
-                self._known_starts[added] = noise_path(gram, self.data.lower, self.data.upper)
-            if self._known_starts[added].is_complete or added == SEARCH_NUGGETS[-1]:
-                yield self._known_starts[added]
+            gram = self.gram.with_added(added)
+            if gram.nugget > self.least_norm.gram.nugget:
+                if added not in self._safer_starts:
+                    self._safer_starts[added] = noise_path(gram, self.data.lower, self.data.upper)
+                yield self._safer_starts[added]
 
     def _worst_case(self, side: Side, start: LeastNorm, query: _Query) -> _WorstCase:
         """Follow the path on all data or, where they are many, on more and more until the function fits all."""
