@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import platform
-import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class Measurement:
     largest_relative_gap: float | None
     mean_active: float | None
     mean_width: float
+    """Over the queries that all methods were asked."""
     peak_memory_mb: float | None
 
 
@@ -145,13 +146,13 @@ def _compare(problem: BenchProblem, n_conic: int, progress: _Progress) -> Iterat
     for method in _METHODS:
         progress(f"{method}, {len(problem.data)} samples, {problem.name}")
         queries = problem.queries[:n_conic] if method.startswith("conic") else problem.queries
-        raw[method] = _measure(problem, method, queries)
+        raw[method] = _measure(problem, method, queries, n_conic)
     conic = min(m.bound_s for name, m in raw.items() if name.startswith("conic"))
     for measurement in raw.values():
         yield Measurement(**{**asdict(measurement), "conic_ratio": conic / measurement.bound_s})
 
 
-def _measure(problem: BenchProblem, method: str, queries: FloatArray) -> Measurement:
+def _measure(problem: BenchProblem, method: str, queries: FloatArray, n_shared: int) -> Measurement:
     family, options = _METHODS[method]
     begin = time.perf_counter()
     envelope = family(problem.data, problem.kernel, problem.norm_bound, **options)
@@ -171,7 +172,7 @@ def _measure(problem: BenchProblem, method: str, queries: FloatArray) -> Measure
         conic_ratio=None,
         largest_relative_gap=float(np.nanmax(band.relative_gap)) if has_gap else None,
         mean_active=_mean_active(band),
-        mean_width=float(band.width.mean()),
+        mean_width=float(band.width[:n_shared].mean()),
         peak_memory_mb=None,
     )
 
@@ -189,6 +190,16 @@ def _in_fresh_process(n: int) -> Measurement:
 
 def _measure_large(n: int) -> Measurement:
     problem = large(n)
-    measurement = _measure(problem, "path", problem.queries)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-    return Measurement(**{**asdict(measurement), "peak_memory_mb": peak})
+    measurement = _measure(problem, "path", problem.queries, len(problem.queries))
+    return Measurement(**{**asdict(measurement), "peak_memory_mb": _peak_memory_mb()})
+
+
+def _peak_memory_mb() -> float:
+    """Of this process alone: what `getrusage` says on Linux begins with its parent's."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return float(line.split()[1]) / 1024.0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2.0**20  # bytes on macOS

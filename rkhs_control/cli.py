@@ -157,7 +157,7 @@ def _bench_table(measurements: list[dict[str, Any]]) -> Table:
             m["method"],
             _seconds(m["setup_s"]),
             _seconds(m["bound_s"]),
-            "" if m["conic_ratio"] is None else f"{m['conic_ratio']:,.3g} x",
+            "" if m["conic_ratio"] is None else f"{m['conic_ratio']:,.{0 if m['conic_ratio'] >= 10 else 2}f} x",
             "" if m["largest_relative_gap"] is None else f"{m['largest_relative_gap']:.0e}",
             "" if m["mean_active"] is None else f"{m['mean_active']:.0f}",
             f"{m['mean_width']:.4g}",
