@@ -42,10 +42,10 @@ class AlternatingEnvelope(Envelope):
     def _upper_bound(self, side: Side, start: LeastNorm, functional: Functional) -> UpperBound:
         row = functional.row(self.kernel, self.data.X)
         norm2 = functional.squared_norm(self.kernel)
-        # the best lambda for the projection onto the active points of the start
+        # A tenth of the best lambda for the projection onto the active points of the start, to which more will come
         projected = solve_triangular(start.active.factor, row[start.indices], lower=True)
         distance2 = max(norm2 - float(projected @ projected), UNIT_ROUNDOFF * norm2)
-        multiplier = max(math.sqrt(distance2) / (2.0 * self.radius), 1e-200)
+        multiplier = max(0.1 * math.sqrt(distance2) / (2.0 * self.radius), 1e-200)
         best = UpperBound(math.inf)
         for _ in range(self.iterations):
             witness = self._best_weights(side, start, row, norm2, 1.0 / (2.0 * multiplier))
