@@ -2,6 +2,8 @@
 
 The map of the package, each module using only those before it:
 
+    sets           boxes and polytopes of states and inputs
+    trajectories   recorded runs of a plant, in and out of files
     observations   samples with bounded noise, as intervals
     kernels        squared exponential, Matern, rational quadratic; scales, sums, products
     functionals    what can be bounded: values, differences, derivatives
@@ -58,6 +60,11 @@ if TYPE_CHECKING:
     from .regression import cross_validate as cross_validate
     from .regression import kernel_ridge as kernel_ridge
     from .regression import minimum_norm as minimum_norm
+    from .sets import Box as Box
+    from .sets import Polytope as Polytope
+    from .trajectories import Trajectories as Trajectories
+    from .trajectory_files import load_trajectories as load_trajectories
+    from .trajectory_files import save_trajectories as save_trajectories
     from .witness import Witness as Witness
 
 __version__ = "0.1.0"
@@ -100,6 +107,9 @@ _HOME = {
     ],
     "observations": ["Observations"],
     "regression": ["KernelModel", "cross_validate", "kernel_ridge", "minimum_norm"],
+    "sets": ["Box", "Polytope"],
+    "trajectories": ["Trajectories"],
+    "trajectory_files": ["load_trajectories", "save_trajectories"],
     "witness": ["Witness"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -12,6 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 ORDER = [
     "errors",
     "validation",
+    "sets",
+    "trajectories",
+    "trajectory_files",
     "observations",
     "kernels",
     "functionals",

@@ -1,0 +1,148 @@
+"""Recorded trajectories: states at the sampling instants, the inputs held between them, and a bound on the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import InputError
+from .validation import FloatArray, as_floats, positive, require_finite
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """`M` runs of `N` steps: `states` `(M, N + 1, n_states)`, `inputs` `(M, N, n_inputs)`.
+
+    `noise_bound` bounds the error of the recorded states at the steps 1 to N: a number, one a state, or one a step and
+    state, `(N, n_states)`, which is how bounded process disturbances enter. It is kept in the last form. The initial
+    states, at step 0, are taken as known.
+    """
+
+    states: FloatArray
+    inputs: FloatArray
+    noise_bound: FloatArray
+    state_names: tuple[str, ...] = ()
+    input_names: tuple[str, ...] = ()
+    state_units: tuple[str, ...] = ()
+    input_units: tuple[str, ...] = ()
+    sampling_time: float = 1.0
+    """In seconds."""
+
+    def __post_init__(self) -> None:
+        states, inputs = as_floats(self.states, "states"), as_floats(self.inputs, "inputs")
+        if states.ndim != 3 or min(states.shape) == 0 or states.shape[1] < 2:
+            raise InputError(f"states must have shape (n_runs, n_steps + 1, n_states); got {states.shape}")
+        if inputs.ndim != 3 or inputs.shape[:2] != (states.shape[0], states.shape[1] - 1) or inputs.shape[2] == 0:
+            wanted = f"({states.shape[0]}, {states.shape[1] - 1}, n_inputs)"
+            raise InputError(f"inputs must have shape {wanted} to go with the states; got {inputs.shape}")
+        _require_finite_runs(states, "states")
+        _require_finite_runs(inputs, "inputs")
+        values = {
+            "states": states,
+            "inputs": inputs,
+            "noise_bound": _noise_by_step(self.noise_bound, states.shape[1] - 1, states.shape[2]),
+            "state_names": _names(self.state_names, "state_names", "x", states.shape[2]),
+            "input_names": _names(self.input_names, "input_names", "u", inputs.shape[2]),
+            "state_units": _names(self.state_units, "state_units", "", states.shape[2]),
+            "input_units": _names(self.input_units, "input_units", "", inputs.shape[2]),
+            "sampling_time": positive(self.sampling_time, "sampling_time"),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_recordings(
+        cls,
+        recordings: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
+        horizon: int,
+        *,
+        stride: int = 1,
+        **fields: object,
+    ) -> Trajectories:
+        """Windows of `horizon` steps, every `stride` steps, from long runs `(states, inputs)` of any lengths."""
+        if horizon < 1 or stride < 1:
+            raise InputError(f"horizon and stride must be at least 1; got {horizon} and {stride}")
+        states, inputs = [], []
+        for number, (run_states, run_inputs) in enumerate(recordings):
+            x, u = as_floats(run_states, f"states of run {number}"), as_floats(run_inputs, f"inputs of run {number}")
+            if x.ndim != 2 or u.ndim != 2 or len(x) != len(u) + 1:
+                raise InputError(
+                    f"run {number} must have states (n + 1, n_states) and inputs (n, n_inputs); "
+                    f"got {x.shape} and {u.shape}"
+                )
+            for first in range(0, len(u) - horizon + 1, stride):
+                states.append(x[first : first + horizon + 1])
+                inputs.append(u[first : first + horizon])
+        if not states:
+            longest = max((len(np.asarray(u)) for _, u in recordings), default=0)
+            raise InputError(f"no run has {horizon} steps; the longest has {longest}: choose a shorter horizon")
+        return cls(np.array(states), np.array(inputs), **fields)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        """The number of runs."""
+        return len(self.states)
+
+    @property
+    def horizon(self) -> int:
+        return self.inputs.shape[1]
+
+    @property
+    def n_states(self) -> int:
+        return self.states.shape[2]
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs.shape[2]
+
+    def subset(self, runs: npt.ArrayLike) -> Trajectories:
+        """Some of the runs, by index or mask."""
+        try:
+            chosen = np.arange(len(self))[np.asarray(runs)]
+        except (IndexError, TypeError) as error:
+            raise InputError(f"runs must be indices below {len(self)} or a mask of that length ({error})") from None
+        return replace(self, states=self.states[chosen], inputs=self.inputs[chosen])
+
+    def split(self, share: float, rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
+        """Two parts at random, whole runs each; the first holds `share` of them."""
+        first = round(share * len(self))
+        if not 0 < first < len(self):
+            raise InputError(f"share must leave at least one of the {len(self)} runs on either side; got {share}")
+        shuffled = rng.permutation(len(self))
+        return self.subset(np.sort(shuffled[:first])), self.subset(np.sort(shuffled[first:]))
+
+
+def _require_finite_runs(array: FloatArray, name: str) -> None:
+    """Refuse NaN and infinity, naming run, step and column."""
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        run, step, column = (int(i) for i in bad[0])
+        raise InputError(
+            f"{name} must be finite; run {run}, step {step}, column {column} is {array[run, step, column]}"
+        )
+    require_finite(array.reshape(len(array), -1), name)
+
+
+def _noise_by_step(noise: npt.ArrayLike, n_steps: int, n_states: int) -> FloatArray:
+    array = as_floats(noise, "noise_bound")
+    if array.shape not in ((), (n_states,), (n_steps, n_states)):
+        raise InputError(
+            f"noise_bound must be a number, one a state ({n_states},), or one a step and state "
+            f"({n_steps}, {n_states}); got {array.shape}"
+        )
+    require_finite(array, "noise_bound")
+    if (array < 0).any():
+        raise InputError(f"noise_bound must be zero or more; got {array.min()}")
+    return np.ascontiguousarray(np.broadcast_to(array, (n_steps, n_states)))
+
+
+def _names(given: Sequence[str], field: str, letter: str, size: int) -> tuple[str, ...]:
+    """Names or units as given; where none are, the names are numbered and the units empty."""
+    names = tuple(given) or tuple(f"{letter}_{i}" if letter else "" for i in range(size))
+    if len(names) != size or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{field} must be {size} strings; got {given!r}")
+    if letter and len(set(names)) != size:
+        raise InputError(f"{field} must differ from each other; got {given!r}")
+    return names
