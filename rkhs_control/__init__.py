@@ -14,6 +14,7 @@ The map of the package, each module using only those before it:
     norms          norm bounds, their provenance, the consistency frontier
     regression     nominal models and cross-validation
     envelope       the bounds: optimal, conic, alternating, closed form, energy, Gaussian process
+    predictor      one envelope a step and a state: boxes for the future states of a plant
 
 Public names are imported when they are first used, so that importing the package is quick.
 """
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from .norms import least_norm_estimate as least_norm_estimate
     from .norms import norm_growth as norm_growth
     from .observations import Observations as Observations
+    from .predictor import MultiStepPredictor as MultiStepPredictor
+    from .predictor import Tube as Tube
     from .regression import KernelModel as KernelModel
     from .regression import cross_validate as cross_validate
     from .regression import kernel_ridge as kernel_ridge
@@ -106,6 +109,7 @@ _HOME = {
         "norm_growth",
     ],
     "observations": ["Observations"],
+    "predictor": ["MultiStepPredictor", "Tube"],
     "regression": ["KernelModel", "cross_validate", "kernel_ridge", "minimum_norm"],
     "sets": ["Box", "Polytope"],
     "trajectories": ["Trajectories"],

@@ -26,6 +26,7 @@ ORDER = [
     "norms",
     "regression",
     "envelope",
+    "predictor",
     "models",
     "scenarios",
     "bench",

@@ -1,0 +1,138 @@
+"""Multi-step predictors: every true state in its box, under every assumption that was stated."""
+
+import numpy as np
+import pytest
+
+import rkhs_control as rc
+from rkhs_control.models.cstr import CSTR
+from rkhs_control.models.quadruple_tank import QuadrupleTank
+
+LENGTHSCALES = [(3.0, 3.0, 30.0, 30.0, 30.0), (6.0, 6.0, 60.0, 60.0, 60.0)]
+
+
+def feedback_inputs(plant, x0, n_steps):
+    """Inputs like those of a controller: smooth in the initial state, within the limits."""
+    gain = (plant.reference_input - 4.0 * (x0[:, :1] - plant.reference[0])) * np.ones((1, n_steps))
+    return plant.input_limits.clip(gain[..., None] + 2.0 * np.cos(np.arange(n_steps))[None, :, None])
+
+
+def recorded(plant, rng, n_runs=150, n_steps=3, noise=0.05, initial_noise=0.0):
+    x0 = rng.uniform([1.2, 0.6], [2.8, 1.8], (n_runs, 2))
+    inputs = feedback_inputs(plant, x0, n_steps)
+    states = plant.simulate(x0, inputs)
+    states[:, 1:] += rng.uniform(-noise, noise, states[:, 1:].shape)
+    states[:, 0] += rng.uniform(-initial_noise, initial_noise, x0.shape)
+    return rc.Trajectories(states, inputs, 1.2 * noise, plant.state_names, plant.input_names)
+
+
+@pytest.fixture(scope="module")
+def plant():
+    return CSTR()
+
+
+@pytest.fixture(scope="module")
+def predictor(plant):
+    return rc.MultiStepPredictor.select(recorded(plant, np.random.default_rng(5)), LENGTHSCALES, safety_factor=3.0)
+
+
+def test_true_states_lie_in_their_boxes(plant, predictor, rng):
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (50, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    tube = predictor.boxes(x0, inputs)
+    assert tube.lower.shape == (50, 3, 2)
+    assert tube.contains(plant.simulate(x0, inputs)[:, 1:]).all()
+    assert np.median(tube.upper - tube.lower) < 0.2
+    assert (tube.initial_state_cost == 0).all()
+
+
+def test_one_plan_equals_its_row_among_many_and_shorter_plans_are_its_beginning(plant, predictor, rng):
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (4, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    many = predictor.boxes(x0, inputs)
+    one = predictor.boxes(x0[2], inputs[2])
+    np.testing.assert_allclose(one.lower, many.lower[2], rtol=1e-7)
+    short = predictor.boxes(x0[2], inputs[2, :2])
+    np.testing.assert_allclose(short.upper, one.upper[:2], rtol=1e-7)
+    parallel = predictor.boxes(x0, inputs, n_jobs=2)
+    np.testing.assert_allclose(parallel.upper, many.upper, rtol=1e-7)
+
+
+def test_noise_of_the_planned_initial_state_widens_the_boxes_by_what_it_reports(plant, predictor, rng):
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (30, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    noise = np.array([0.01, 0.02])
+    exact, blurred = predictor.boxes(x0, inputs), predictor.boxes(x0, inputs, initial_state_noise=noise)
+    np.testing.assert_allclose(blurred.upper, exact.upper + blurred.initial_state_cost, rtol=1e-9)
+    assert (blurred.initial_state_cost > 0).all()
+    true_start = x0 + noise * rng.choice([-1.0, 1.0], x0.shape)
+    assert blurred.contains(plant.simulate(true_start, inputs)[:, 1:]).all()
+
+
+def test_noise_of_recorded_initial_states_widens_every_interval(plant, predictor, rng):
+    runs = recorded(plant, rng, initial_noise=0.01)
+    kernels = [[envelope.kernel for envelope in row] for row in predictor.envelopes]
+    bounds = [[envelope.norm_bound for envelope in row] for row in predictor.envelopes]
+    careful = rc.MultiStepPredictor(runs, kernels, bounds, initial_state_noise=0.01)
+    for n, row in enumerate(careful.envelopes):
+        for i, envelope in enumerate(row):
+            assert (envelope.data.half_width > runs.noise_bound[n, i]).all()
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (30, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    assert careful.boxes(x0, inputs).contains(plant.simulate(x0, inputs)[:, 1:]).all()
+
+
+def test_closed_form_boxes_hold_the_optimal_ones(plant, predictor, rng):
+    kernels = [[envelope.kernel for envelope in row] for row in predictor.envelopes]
+    bounds = [[envelope.norm_bound for envelope in row] for row in predictor.envelopes]
+    closed = rc.MultiStepPredictor(predictor.runs, kernels, bounds, method=rc.ClosedFormEnvelope)
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (10, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    inner, outer = predictor.boxes(x0, inputs), closed.boxes(x0, inputs)
+    assert (inner.upper <= outer.upper + inner.gap).all()
+    assert (inner.lower >= outer.lower - inner.gap).all()
+    assert (inner.volumes <= outer.volumes + 1e-6).all()
+
+
+def test_another_plant_with_more_states_and_inputs(rng):
+    plant = QuadrupleTank()
+    x0 = rng.uniform([11, 11, 1.2, 1.0], [14, 14, 2.2, 2.0], (80, 4))
+    inputs = rng.uniform(2.5, 3.5, (80, 2, 2))
+    states = plant.simulate(x0, inputs)
+    states[:, 1:] += rng.uniform(-0.1, 0.1, states[:, 1:].shape)
+    runs = rc.Trajectories(states, inputs, 0.1, plant.state_names, plant.input_names)
+    predictor = rc.MultiStepPredictor.select(runs, [20.0, 40.0], safety_factor=3.0)
+    tube = predictor.boxes(x0[:20] + 0.05, inputs[20:40])
+    assert tube.contains(plant.simulate(x0[:20] + 0.05, inputs[20:40])[:, 1:]).all()
+
+
+def test_provenance_of_norm_bounds_is_kept(predictor):
+    for row in predictor.envelopes:
+        for envelope in row:
+            assert envelope.norm_bound.provenance.endswith("times 3")
+
+
+@pytest.mark.parametrize(
+    ("x0", "inputs", "message"),
+    [
+        ([2.0, 1.0], np.full((4, 1), 14.0), "the plan has 4 steps, but the recorded runs only 3"),
+        ([2.0], np.full((2, 1), 14.0), r"x0 must hold 2 states \(c_A, c_B\)"),
+        ([2.0, 1.0], np.full((2, 2), 14.0), r"inputs must have shape \(n_steps, 1\)"),
+        ([2.0, np.nan], np.full((2, 1), 14.0), "x0 must be finite"),
+        ([2.0, 1.0], np.empty((0, 1)), "inputs must have shape"),
+    ],
+)
+def test_wrong_plans_are_refused_by_name(predictor, x0, inputs, message):
+    with pytest.raises(rc.InputError, match=message):
+        predictor.boxes(x0, inputs)
+
+
+def test_wrong_assumptions_are_refused_with_step_and_state(predictor):
+    kernel = rc.SquaredExponential(5.0)
+    with pytest.raises(rc.FalsifiedNormBoundError, match=r"step 1, state c_A: norm_bound 0.1 .* refuted by the data"):
+        rc.MultiStepPredictor(predictor.runs, kernel, 0.1)
+    with pytest.raises(rc.InputError, match="kernels must be one for all or a list of one a step, 3; got 2"):
+        rc.MultiStepPredictor(predictor.runs, [kernel, kernel], 100.0)
+    with pytest.raises(rc.InputError, match=r"norm_bounds\[1\] must be one for all states or a list of 2"):
+        rc.MultiStepPredictor(predictor.runs, kernel, [100.0, [100.0], 100.0])
+    with pytest.raises(rc.InputError, match="initial_state_noise must be zero or more"):
+        rc.MultiStepPredictor(predictor.runs, kernel, 100.0, initial_state_noise=-0.1)
