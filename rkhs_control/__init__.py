@@ -15,6 +15,7 @@ The map of the package, each module using only those before it:
     regression     nominal models and cross-validation
     envelope       the bounds: optimal, conic, alternating, closed form, energy, Gaussian process
     predictor      one envelope a step and a state: boxes for the future states of a plant
+    certifier      whether a plan keeps those boxes within limits
 
 Public names are imported when they are first used, so that importing the package is quick.
 """
@@ -25,6 +26,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .certifier import Certificate as Certificate
+    from .certifier import Verdict as Verdict
+    from .certifier import certify as certify
     from .envelope.alternating import AlternatingEnvelope as AlternatingEnvelope
     from .envelope.base import Band as Band
     from .envelope.base import Envelope as Envelope
@@ -73,6 +77,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "certifier": ["Certificate", "Verdict", "certify"],
     "envelope.alternating": ["AlternatingEnvelope"],
     "envelope.base": ["Band", "Envelope"],
     "envelope.closed_form": ["ClosedFormEnvelope"],

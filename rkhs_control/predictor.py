@@ -96,7 +96,7 @@ class MultiStepPredictor:
         *,
         regularisations: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1),
         folds: int = 5,
-        safety_factor: float = 1.2,
+        safety_factor: float = 3.0,
         selection: Trajectories | None = None,
         rng: np.random.Generator | None = None,
         **fields: Any,
@@ -105,7 +105,8 @@ class MultiStepPredictor:
 
         `lengthscales` are candidates for squared exponentials, numbers or one a dimension of `z` at the last step (the
         first ones serve shorter sequences). `selection` are the runs to choose with, `runs` by default; the norm bound
-        is their least norm times `safety_factor`, which is an assumption, not a proof.
+        is their least norm times `safety_factor`. That is an assumption, not a proof; where noise limits what can be
+        told, a generous factor widens the boxes little.
         """
         source = runs if selection is None else selection
         kernels: list[list[Kernel]] = []
@@ -226,7 +227,7 @@ def _displacement(envelope: Envelope, noise: FloatArray) -> float:
 
 def _further_out(ends: FloatArray, shift: FloatArray) -> FloatArray:
     """`ends + shift`, rounded in the direction of the shift; as they are where it is zero."""
-    return np.where(shift == 0.0, ends, np.nextafter(ends + shift, np.sign(shift) * np.inf))
+    return np.where(shift == 0.0, ends, np.nextafter(ends + shift, np.where(shift > 0.0, np.inf, -np.inf)))
 
 
 def _noise_by_state(noise: float | npt.ArrayLike, n_states: int) -> FloatArray:

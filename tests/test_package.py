@@ -27,6 +27,7 @@ ORDER = [
     "regression",
     "envelope",
     "predictor",
+    "certifier",
     "models",
     "scenarios",
     "bench",

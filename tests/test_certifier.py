@@ -1,0 +1,105 @@
+"""Verdicts: what is certified is true, what is refuted is false, and nothing is rounded in anyone's favour."""
+
+import numpy as np
+import pytest
+from test_predictor import feedback_inputs, plant, predictor  # noqa: F401
+
+import rkhs_control as rc
+from rkhs_control.certifier import Verdict
+
+
+@pytest.fixture
+def plan(plant):  # noqa: F811
+    x0 = np.array([2.3, 0.9])
+    return x0, feedback_inputs(plant, x0[None], 3)[0]
+
+
+def test_a_plan_far_inside_is_certified_with_its_margins(predictor, plan):  # noqa: F811
+    certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.5, 0.2], [4.0, 3.0]))
+    assert certificate.verdict is Verdict.CERTIFIED
+    assert certificate.first_failure is None
+    assert certificate.margins.shape == (3, 4)
+    expected = min((4.0 - certificate.tube.upper[:, 0]).min(), (certificate.tube.lower[:, 1] - 0.2).min())
+    assert certificate.margin <= expected
+    assert np.isclose(certificate.margin, expected)
+    assert "CERTIFIED: every box is inside" in certificate.explain()
+
+
+def test_verdicts_flip_exactly_at_the_ends_of_a_box(predictor, plan):  # noqa: F811
+    """No tolerance: one rounding error decides."""
+    tube = predictor.boxes(*plan)
+    top = tube.upper[:, 0].max()
+    for limit, verdict in (
+        (top, Verdict.CERTIFIED),
+        (np.nextafter(top, 0), Verdict.UNDECIDED),
+        (tube.lower[:, 0].max(), Verdict.UNDECIDED),
+        (np.nextafter(tube.lower[:, 0].max(), 0), Verdict.REFUTED),
+    ):
+        limits = rc.Box([-np.inf, -np.inf], [limit, np.inf])
+        certificate = rc.certify(predictor, *plan, state_limits=limits)
+        assert certificate.verdict is verdict
+        same = rc.certify(predictor, *plan, state_limits=rc.Polytope([[2.0, 0.0]], [2.0 * limit]))
+        assert same.verdict is verdict or same.verdict is Verdict.UNDECIDED
+
+
+def test_undecided_names_step_and_constraint(predictor, plan):  # noqa: F811
+    tube = predictor.boxes(*plan)
+    middle = float((tube.lower[1, 1] + tube.upper[1, 1]) / 2)
+    certificate = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, middle], [np.inf, np.inf]))
+    step, name = certificate.first_failure
+    assert name == f"c_B >= {middle:g}"
+    assert certificate.margins[step - 1].min() < 0
+    assert f"at step {step} the box passes c_B >=" in certificate.explain()
+
+
+def test_verdicts_agree_with_the_truth_over_random_plans_and_limits(plant, predictor, rng):  # noqa: F811
+    seen = set()
+    for _ in range(150):
+        x0 = rng.uniform([1.3, 0.7], [2.7, 1.7])
+        inputs = feedback_inputs(plant, x0[None], 3)[0]
+        states = plant.simulate(x0, inputs)[1:]
+        upper = states.max(axis=0) + abs(rng.normal(0, 0.1, 2))
+        limits = rc.Box(np.minimum(states.min(axis=0) - rng.normal(0, 0.05, 2), upper), upper)
+        certificate = rc.certify(predictor, x0, inputs, state_limits=limits)
+        inside = limits.contains(states).all()
+        assert inside or certificate.verdict is not Verdict.CERTIFIED
+        assert not inside or certificate.verdict is not Verdict.REFUTED
+        seen.add(certificate.verdict)
+    assert seen == set(Verdict)
+
+
+def test_polytope_margins_are_those_of_the_worst_corner(predictor, plan):  # noqa: F811
+    normals = np.array([[1.0, 1.0], [-1.0, 2.0]])
+    certificate = rc.certify(predictor, *plan, state_limits=rc.Polytope(normals, [10.0, 10.0]))
+    tube = certificate.tube
+    ends = np.stack([tube.lower, tube.upper])
+    corners = np.array([[[ends[i, n, 0], ends[j, n, 1]] for i in (0, 1) for j in (0, 1)] for n in range(3)])
+    worst = 10.0 - (corners @ normals.T).max(axis=1)
+    np.testing.assert_allclose(certificate.margins, worst, rtol=1e-12)
+    assert (certificate.margins <= worst).all()
+
+
+def test_inputs_that_break_their_own_limits_are_refuted(predictor, plan):  # noqa: F811
+    limits = rc.Box([0.0, 0.0], [9.0, 9.0])
+    low = rc.certify(predictor, *plan, state_limits=limits, input_limits=rc.Box([3.0], [plan[1].max() - 1e-9]))
+    assert low.verdict is Verdict.REFUTED
+    assert "the input u at step" in low.explain()
+    rates = rc.certify(predictor, *plan, state_limits=limits, input_rate_limits=rc.Box([-0.1], [0.1]))
+    assert rates.verdict is Verdict.REFUTED
+    assert "the change of input u at step 0" in rates.explain()
+    fine = rc.certify(predictor, *plan, state_limits=limits, input_limits=rc.Box([3.0], [25.0]))
+    assert fine.verdict is Verdict.CERTIFIED
+
+
+def test_an_unknown_initial_state_can_only_make_a_verdict_weaker(predictor, plan):  # noqa: F811
+    limits = rc.Box([0.5, 0.2], [4.0, 3.0])
+    exact = rc.certify(predictor, *plan, state_limits=limits)
+    blurred = rc.certify(predictor, *plan, state_limits=limits, initial_state_noise=0.02)
+    assert (blurred.margins < exact.margins).all()
+
+
+def test_wrong_limits_are_refused_by_name(predictor, plan):  # noqa: F811
+    with pytest.raises(rc.InputError, match="state_limits must have 2 dimensions; got 1"):
+        rc.certify(predictor, *plan, state_limits=rc.Box([0.0], [1.0]))
+    with pytest.raises(rc.InputError, match="certify takes one plan"):
+        rc.certify(predictor, plan[0][None], plan[1][None], state_limits=rc.Box([0.0, 0.0], [1.0, 1.0]))
