@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError
+from .errors import FalsifiedNormBoundError, InputError
 from .predictor import MultiStepPredictor, Tube
 from .sets import Box, Polytope
 from .validation import FloatArray, as_floats
 from .witness import dot_up
+
+_LARGEST_FACTOR = 1e6
 
 
 class Verdict(Enum):
@@ -21,6 +25,31 @@ class Verdict(Enum):
     CERTIFIED = "every box lies within the limits: the plant stays inside, if the assumptions hold"
     UNDECIDED = "some box lies partly outside: the data cannot tell"
     REFUTED = "some box lies wholly outside, or the inputs break their own limits: the plant will violate them"
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A plan, the limits of its states, and the predictor that is to judge it."""
+
+    predictor: MultiStepPredictor
+    x0: FloatArray
+    inputs: FloatArray
+    state_limits: Polytope
+    initial_state_noise: FloatArray
+
+    def is_certified(self, norm_factor: float) -> bool:
+        """Whether every box is inside when all norm bounds are multiplied; not if the data refute them so."""
+        try:
+            scaled = self.predictor.with_norm_factor(norm_factor)
+        except FalsifiedNormBoundError:
+            return False
+        tube = scaled.boxes(self.x0, self.inputs, initial_state_noise=self.initial_state_noise)
+        return bool((_margins(tube, self.state_limits)[0] >= 0).all())
+
+    def least_factor(self) -> float:
+        """The least factor on all norm bounds that the data do not refute, rounded up."""
+        ratios = [e.least_norm.norm / e.radius for row in self.predictor.envelopes for e in row]
+        return max(ratios) * (1.0 + 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +65,8 @@ class Certificate:
     constraint_names: tuple[str, ...]
     input_violation: str | None
     """What the inputs themselves break, if anything."""
+    question: Question
+    """What was asked."""
 
     @property
     def margin(self) -> float:
@@ -50,6 +81,27 @@ class Certificate:
             return None
         step = int(failing[0])
         return step + 1, self.constraint_names[int(np.argmin(self.margins[step]))]
+
+    @cached_property
+    def norm_margin(self) -> float:
+        """The largest factor on all norm bounds under which the plan is certified, within 0.1 % and from below.
+
+        Above one for a certified plan: how wrong the norm bounds may be before the answer changes. Below one, a plan
+        would be certified if the bounds could be trusted to be that much smaller; zero if none that the data do not
+        refute would do. Infinite beyond a million.
+        """
+        low = 1.0 if self.verdict is Verdict.CERTIFIED else self.question.least_factor()
+        if self.input_violation is not None or not self.question.is_certified(low):
+            return 0.0
+        high = 2.0 * low
+        while high <= _LARGEST_FACTOR and self.question.is_certified(high):
+            low, high = high, 2.0 * high
+        if high > _LARGEST_FACTOR:
+            return math.inf
+        while high - low > 1e-3 * high:
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if self.question.is_certified(middle) else (low, middle)
+        return low
 
     def explain(self) -> str:
         """The verdict in a sentence."""
@@ -98,7 +150,10 @@ def certify(
     else:
         verdict = Verdict.UNDECIDED
     names = _constraint_names(state_limits, predictor.runs.state_names)
-    return Certificate(verdict, tube, margins, hopes, names, violation)
+    question = Question(
+        predictor, as_floats(x0, "x0"), plan, polytope, as_floats(initial_state_noise, "initial_state_noise")
+    )
+    return Certificate(verdict, tube, margins, hopes, names, violation, question)
 
 
 def _margins(tube: Tube, polytope: Polytope) -> tuple[FloatArray, FloatArray]:

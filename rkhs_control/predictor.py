@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,20 @@ class MultiStepPredictor:
     @property
     def horizon(self) -> int:
         return self.runs.horizon
+
+    def with_norm_factor(self, factor: float) -> MultiStepPredictor:
+        """The same predictor with every norm bound multiplied by `factor`."""
+        bounds = [[NormBound.of(e.norm_bound).times(factor) for e in row] for row in self.envelopes]
+        if np.any(self.initial_state_noise):  # the intervals depend on the norm bounds
+            return replace(self, norm_bounds=bounds)
+        other = copy(self)
+        rows = [
+            tuple(e.with_norm_bound(b) for e, b in zip(*pair, strict=True))
+            for pair in zip(self.envelopes, bounds, strict=True)
+        ]
+        object.__setattr__(other, "norm_bounds", bounds)
+        object.__setattr__(other, "envelopes", tuple(rows))
+        return other
 
     def boxes(
         self,

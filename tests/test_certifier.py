@@ -98,6 +98,27 @@ def test_an_unknown_initial_state_can_only_make_a_verdict_weaker(predictor, plan
     assert (blurred.margins < exact.margins).all()
 
 
+def test_norm_margin_is_where_the_verdict_changes(predictor, plan):  # noqa: F811
+    tube = predictor.boxes(*plan)
+    for slack in (0.002, -0.002):
+        limits = rc.Box([-np.inf, -np.inf], [tube.upper[:, 0].max() + slack, np.inf])
+        certificate = rc.certify(predictor, *plan, state_limits=limits)
+        margin = certificate.norm_margin
+        assert (margin > 1) == (slack > 0)
+        assert margin > 0
+        for factor, verdict in ((margin, Verdict.CERTIFIED), (1.01 * margin, Verdict.UNDECIDED)):
+            scaled = predictor.with_norm_factor(factor)
+            assert rc.certify(scaled, *plan, state_limits=limits).verdict is verdict
+
+
+def test_norm_margin_is_zero_where_no_norm_bound_helps_and_infinite_without_limits(predictor, plan):  # noqa: F811
+    tube = predictor.boxes(*plan)
+    impossible = rc.Box([-np.inf, -np.inf], [tube.lower[:, 0].max() - 0.1, np.inf])
+    assert rc.certify(predictor, *plan, state_limits=impossible).norm_margin == 0.0
+    unlimited = rc.Box([-np.inf, -np.inf], [np.inf, np.inf])
+    assert rc.certify(predictor, *plan, state_limits=unlimited).norm_margin == np.inf
+
+
 def test_wrong_limits_are_refused_by_name(predictor, plan):  # noqa: F811
     with pytest.raises(rc.InputError, match="state_limits must have 2 dimensions; got 1"):
         rc.certify(predictor, *plan, state_limits=rc.Box([0.0], [1.0]))

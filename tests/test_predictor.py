@@ -105,6 +105,23 @@ def test_another_plant_with_more_states_and_inputs(rng):
     assert tube.contains(plant.simulate(x0[:20] + 0.05, inputs[20:40])[:, 1:]).all()
 
 
+@pytest.mark.parametrize("method", [rc.OptimalEnvelope, rc.ClosedFormEnvelope, rc.EnergyEnvelope])
+@pytest.mark.parametrize("initial_noise", [0.0, 0.005])
+def test_scaled_norm_bounds_equal_a_predictor_built_with_them(plant, predictor, rng, method, initial_noise):
+    runs, kernels = predictor.runs, [[envelope.kernel for envelope in row] for row in predictor.envelopes]
+    bounds = [[envelope.radius for envelope in row] for row in predictor.envelopes]
+    doubled = [[2.0 * bound for bound in row] for row in bounds]
+    settings = {"method": method, "initial_state_noise": initial_noise}
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (3, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    before = rc.MultiStepPredictor(runs, kernels, bounds, **settings)
+    before.boxes(x0, inputs)  # whatever it keeps must not leak into the other
+    scaled = before.with_norm_factor(2.0).boxes(x0, inputs)
+    built = rc.MultiStepPredictor(runs, kernels, doubled, **settings).boxes(x0, inputs)
+    np.testing.assert_allclose(scaled.upper, built.upper, rtol=1e-9)
+    np.testing.assert_allclose(scaled.lower, built.lower, rtol=1e-9)
+
+
 def test_provenance_of_norm_bounds_is_kept(predictor):
     for row in predictor.envelopes:
         for envelope in row:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +112,16 @@ class Envelope(ABC):
         """Seen from below, and from above."""
         lower, upper = self.data.lower, self.data.upper
         return Side(-upper, -lower, True), Side(lower, upper, False)
+
+    def with_norm_bound(self, norm_bound: float | NormBound) -> Self:
+        """The same envelope under another norm bound; what does not depend on it is not computed again."""
+        other = copy(self)
+        kept = {field.name for field in fields(self)} | {"gram", "least_norm", "sides"}
+        for name in set(vars(other)) - kept:
+            del vars(other)[name]
+        object.__setattr__(other, "norm_bound", NormBound.of(norm_bound))
+        NormBound.of(norm_bound).require_consistent(other.gram, other.least_norm, other.data)
+        return other
 
     @abstractmethod
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
