@@ -16,6 +16,7 @@ The map of the package, each module using only those before it:
     envelope       the bounds: optimal, conic, alternating, closed form, energy, Gaussian process
     predictor      one envelope a step and a state: boxes for the future states of a plant
     certifier      whether a plan keeps those boxes within limits
+    control        optimal control problems on kernel models
 
 Public names are imported when they are first used, so that importing the package is quick.
 """
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from .certifier import Certificate as Certificate
     from .certifier import Verdict as Verdict
     from .certifier import certify as certify
+    from .control.certainty_equivalent import CertaintyEquivalentOCP as CertaintyEquivalentOCP
+    from .control.certainty_equivalent import Plan as Plan
+    from .control.certainty_equivalent import QuadraticCost as QuadraticCost
     from .envelope.alternating import AlternatingEnvelope as AlternatingEnvelope
     from .envelope.base import Band as Band
     from .envelope.base import Envelope as Envelope
@@ -78,6 +82,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "certifier": ["Certificate", "Verdict", "certify"],
+    "control.certainty_equivalent": ["CertaintyEquivalentOCP", "Plan", "QuadraticCost"],
     "envelope.alternating": ["AlternatingEnvelope"],
     "envelope.base": ["Band", "Envelope"],
     "envelope.closed_form": ["ClosedFormEnvelope"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,12 @@ class KernelModel:
     def __call__(self, Xq: npt.ArrayLike) -> FloatArray:
         """The model at the rows of `Xq`."""
         return self.kernel(as_points(Xq, "Xq", self.X.shape[1]), self.X) @ self.weights
+
+    def casadi(self, x: Any) -> Any:
+        """The model at a CasADi column `(n_dims, 1)`."""
+        import casadi
+
+        return self.kernel.casadi(x, self.X) @ casadi.DM(self.weights)
 
     def apply(self, functional: Functional) -> float:
         """`L s` for a linear functional `L`."""

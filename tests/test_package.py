@@ -28,6 +28,7 @@ ORDER = [
     "envelope",
     "predictor",
     "certifier",
+    "control",
     "models",
     "scenarios",
     "bench",

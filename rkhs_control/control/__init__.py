@@ -1,0 +1,1 @@
+"""Control: optimal control problems on kernel models."""

@@ -1,0 +1,139 @@
+"""The certainty-equivalent optimal control problem: it simply believes its kernel models.
+
+What it returns is a plan to be certified, not a promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+from ..observations import Observations
+from ..predictor import MultiStepPredictor
+from ..regression import KernelModel, kernel_ridge
+from ..sets import Box
+from ..validation import FloatArray, as_floats, as_vector
+
+Cost = Callable[[Any, Any, int], Any]
+"""`cost(x, u, n)`: a CasADi expression of the predicted state at step `n` and the input that leads there."""
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticCost:
+    """`|x - x_ref|^2_Q + |u - u_ref|^2_R` at every step, `|x - x_ref|^2_P` at the last; usable as a `Cost`."""
+
+    state_weight: FloatArray
+    input_weight: FloatArray
+    terminal_weight: FloatArray
+    state_reference: FloatArray
+    input_reference: FloatArray
+    horizon: int
+
+    def __call__(self, x: Any, u: Any, n: int) -> Any:
+        import casadi
+
+        dx, du = x - casadi.DM(self.state_reference), u - casadi.DM(self.input_reference)
+        weight = self.terminal_weight if n == self.horizon else self.state_weight
+        return casadi.bilin(casadi.DM(weight), dx, dx) + casadi.bilin(casadi.DM(self.input_weight), du, du)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What the solver came up with; only a plan with `success` solves the problem."""
+
+    inputs: FloatArray
+    """`(n_steps, n_inputs)`, clipped to the input limits, which IPOPT leaves by rounding."""
+    states: FloatArray
+    """`(n_steps, n_states)`, as the models predict them."""
+    cost: float
+    success: bool
+    status: str
+    """IPOPT's own word."""
+
+
+@dataclass(frozen=True, eq=False)
+class CertaintyEquivalentOCP:
+    """Minimise a cost of the predicted states and the inputs within limits of both.
+
+    Parameters
+    ----------
+    models : by step and state, kernel models of `z = (x_0, u_0, ..., u_{n-1})`
+    cost : a `Cost`, such as `QuadraticCost`
+    input_limits, state_limits : Box
+    """
+
+    models: tuple[tuple[KernelModel, ...], ...]
+    cost: Cost
+    input_limits: Box
+    state_limits: Box
+
+    @classmethod
+    def from_predictor(
+        cls, predictor: MultiStepPredictor, regularisation: float, **fields: Any
+    ) -> CertaintyEquivalentOCP:
+        """On kernel-ridge models with the data and kernels of a predictor."""
+
+        def model(envelope: Any) -> KernelModel:
+            data: Observations = envelope.data
+            return kernel_ridge(data, envelope.kernel, regularisation)
+
+        return cls(tuple(tuple(model(envelope) for envelope in row) for row in predictor.envelopes), **fields)
+
+    @property
+    def horizon(self) -> int:
+        return len(self.models)
+
+    def solve(self, x0: npt.ArrayLike, guess: npt.ArrayLike | None = None) -> Plan:
+        """The plan from an initial state; `guess` are inputs to start from, the middle of their limits by default."""
+        n_states, n_inputs = self.state_limits.n_dims, self.input_limits.n_dims
+        start = as_vector(x0, "x0", n_states)
+        shape = (self.horizon, n_inputs)
+        middle = np.broadcast_to((self.input_limits.lower + self.input_limits.upper) / 2.0, shape)
+        first = middle if guess is None else as_floats(guess, "guess")
+        if first.shape != shape:
+            raise InputError(f"guess must have shape {shape}; got {first.shape}")
+        solver, predict = self._compiled
+        solution = solver(
+            x0=first.ravel(),
+            p=start,
+            lbx=np.tile(self.input_limits.lower, self.horizon),
+            ubx=np.tile(self.input_limits.upper, self.horizon),
+            lbg=np.tile(self.state_limits.lower, self.horizon),
+            ubg=np.tile(self.state_limits.upper, self.horizon),
+        )
+        inputs = self.input_limits.clip(np.array(solution["x"]).reshape(shape))
+        stats = solver.stats()
+        states, cost = predict(start, inputs.ravel())
+        return Plan(
+            inputs,
+            np.array(states).reshape(self.horizon, n_states),
+            float(cost),
+            bool(stats["success"]),
+            str(stats["return_status"]),
+        )
+
+    @cached_property
+    def _compiled(self) -> tuple[Any, Any]:
+        """The solver, and the prediction and cost as a function of initial state and inputs."""
+        import casadi
+
+        n_inputs = self.input_limits.n_dims
+        x0 = casadi.MX.sym("x0", self.state_limits.n_dims)
+        u = casadi.MX.sym("u", self.horizon * n_inputs)
+        states, cost = [], 0.0
+        for n, row in enumerate(self.models, start=1):
+            z = casadi.vertcat(x0, u[: n * n_inputs])
+            x = casadi.vertcat(*(model.casadi(z) for model in row))
+            states.append(x)
+            cost = cost + self.cost(x, u[(n - 1) * n_inputs : n * n_inputs], n)
+        g = casadi.vertcat(*states)
+        programme: dict[str, Any] = {"x": u, "p": x0, "f": cost, "g": g}
+        options: dict[str, Any] = {"print_time": False, "ipopt": {"print_level": 0, "sb": "yes"}}
+        solver = casadi.nlpsol("ocp", "ipopt", programme, options)
+        return solver, casadi.Function("predict", [x0, u], [g, cost])
