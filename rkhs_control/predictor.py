@@ -181,6 +181,20 @@ class MultiStepPredictor:
             return Tube(lower[0], upper[0], gap[0], cost[0])
         return Tube(lower, upper, gap, cost)
 
+    def contradictions(self, held_out: Trajectories, n_jobs: int | None = None) -> npt.NDArray[np.bool_]:
+        """Where recordings that were held out refute the assumptions; shape `(n_runs, n_steps, n_states)`.
+
+        A recorded state and its noise bound make an interval that holds the true state, and so does the box. Where the
+        two do not meet, the noise bounds or the norm bounds are wrong. That nothing is found proves nothing.
+        """
+        tube = self.boxes(
+            held_out.states[:, 0], held_out.inputs, initial_state_noise=self.initial_state_noise, n_jobs=n_jobs
+        )
+        recorded, noise = held_out.states[:, 1:], held_out.noise_bound * (1.0 + 4.0 * UNIT_ROUNDOFF)
+        low, high = np.nextafter(recorded - noise, -np.inf), np.nextafter(recorded + noise, np.inf)
+        disjoint: npt.NDArray[np.bool_] = (low > tube.upper) | (high < tube.lower)
+        return disjoint
+
     def _envelope(self, n: int, i: int, kernel: Kernel, bound: NormBound) -> Envelope:
         runs, noise = self.runs, self.initial_state_noise
         try:

@@ -122,6 +122,18 @@ def test_scaled_norm_bounds_equal_a_predictor_built_with_them(plant, predictor, 
     np.testing.assert_allclose(scaled.lower, built.lower, rtol=1e-9)
 
 
+def test_held_out_runs_contradict_wrong_assumptions_and_no_right_ones(plant, predictor, rng):
+    held_out = recorded(plant, rng, n_runs=60)
+    found = predictor.contradictions(held_out)
+    assert found.shape == (60, 3, 2)
+    assert not found.any()
+    states = held_out.states.copy()
+    states[:, 1:, 1] += 0.5
+    found = predictor.contradictions(rc.Trajectories(states, held_out.inputs, 0.06))
+    assert found[..., 1].all()
+    assert not found[..., 0].any()
+
+
 def test_provenance_of_norm_bounds_is_kept(predictor):
     for row in predictor.envelopes:
         for envelope in row:
