@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import ContradictoryDataError, InputError
-from .validation import FloatArray, as_floats, as_points, as_vector, non_negative, require_finite
+from .validation import FloatArray, as_floats, as_points, as_rows, as_vector, non_negative, require_finite
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -126,10 +126,7 @@ class Observations:
 
     def subset(self, rows: npt.ArrayLike) -> Observations:
         """The observations at some of the distinct inputs, by index or mask."""
-        try:
-            chosen = np.arange(len(self))[np.asarray(rows)]
-        except (IndexError, TypeError) as error:
-            raise InputError(f"rows must be indices below {len(self)} or a mask of that length ({error})") from None
+        chosen = as_rows(rows, len(self), "rows")
         part = Observations.from_intervals(self.X[chosen], self.lower[chosen], self.upper[chosen])
         object.__setattr__(part, "noise_bound", self.noise_bound)
         return part

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InputError
-from .validation import FloatArray, as_floats, positive, require_finite
+from .validation import FloatArray, as_floats, as_rows, positive, require_finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +99,7 @@ class Trajectories:
 
     def subset(self, runs: npt.ArrayLike) -> Trajectories:
         """Some of the runs, by index or mask."""
-        try:
-            chosen = np.arange(len(self))[np.asarray(runs)]
-        except (IndexError, TypeError) as error:
-            raise InputError(f"runs must be indices below {len(self)} or a mask of that length ({error})") from None
+        chosen = as_rows(runs, len(self), "runs")
         return replace(self, states=self.states[chosen], inputs=self.inputs[chosen])
 
     def split(self, share: float, rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:

@@ -73,9 +73,23 @@ def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
             raise TypeError(f"got {array.dtype}")
-        return array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an array of real numbers ({error})") from None
+    doubles = array.astype(np.float64)
+    # Rounding to nearest could move an interval off the truth; casting back shows it for long integers and floats.
+    if array.dtype.itemsize >= 8 and array.dtype != np.float64:
+        changed = np.isfinite(doubles) & (doubles.astype(array.dtype) != array)
+        if changed.any() or (array.dtype.kind in "iu" and (np.abs(doubles) > 2.0**53).any()):
+            raise InputError(f"{name} has {array.dtype} entries that are no doubles; round them, and count it as noise")
+    return doubles
+
+
+def as_rows(rows: npt.ArrayLike, size: int, name: str) -> IndexArray:
+    """`rows`, indices or a mask, as indices below `size`."""
+    try:
+        return np.arange(size)[np.asarray(rows)]
+    except (IndexError, TypeError) as error:
+        raise InputError(f"{name} must be indices below {size} or a mask of that length ({error})") from None
 
 
 def _number(value: float, name: str, wanted: str, holds) -> float:  # type: ignore[no-untyped-def]
