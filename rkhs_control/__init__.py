@@ -3,7 +3,7 @@
 The map of the package, each module using only those before it:
 
     sets           boxes and polytopes of states and inputs
-    trajectories   recorded runs of a plant, in and out of files
+    trajectories   recorded runs of a plant and plans, in and out of files
     observations   samples with bounded noise, as intervals
     kernels        squared exponential, Matern, rational quadratic; scales, sums, products
     functionals    what can be bounded: values, differences, derivatives
@@ -14,9 +14,13 @@ The map of the package, each module using only those before it:
     norms          norm bounds, their provenance, the consistency frontier
     regression     nominal models and cross-validation
     envelope       the bounds: optimal, conic, alternating, closed form, energy, Gaussian process
-    predictor      one envelope a step and a state: boxes for the future states of a plant
+    selection      kernels and norm bounds chosen from runs, for every step and state
+    predictor      one envelope a step and a state: boxes for the future states of a plant, in and out of files
     certifier      whether a plan keeps those boxes within limits
     control        optimal control problems on kernel models
+    figures        phase portraits, intervals over time, the certified region
+    models         plants to simulate
+    scenarios      studies that one command runs
 
 Public names are imported when they are first used, so that importing the package is quick.
 """
@@ -28,8 +32,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .certifier import Certificate as Certificate
+    from .certifier import Question as Question
     from .certifier import Verdict as Verdict
     from .certifier import certify as certify
+    from .certifier import certify_plans as certify_plans
     from .control.certainty_equivalent import CertaintyEquivalentOCP as CertaintyEquivalentOCP
     from .control.certainty_equivalent import Plan as Plan
     from .control.certainty_equivalent import QuadraticCost as QuadraticCost
@@ -59,6 +65,7 @@ if TYPE_CHECKING:
     from .kernels import Scale as Scale
     from .kernels import SquaredExponential as SquaredExponential
     from .kernels import Sum as Sum
+    from .kernels import kernel_from_dict as kernel_from_dict
     from .norms import ConsistencyFrontier as ConsistencyFrontier
     from .norms import NormBound as NormBound
     from .norms import consistency_frontier as consistency_frontier
@@ -67,21 +74,29 @@ if TYPE_CHECKING:
     from .observations import Observations as Observations
     from .predictor import MultiStepPredictor as MultiStepPredictor
     from .predictor import Tube as Tube
+    from .predictor_files import load_predictor as load_predictor
+    from .predictor_files import save_predictor as save_predictor
     from .regression import KernelModel as KernelModel
     from .regression import cross_validate as cross_validate
+    from .regression import cross_validate_per_dimension as cross_validate_per_dimension
     from .regression import kernel_ridge as kernel_ridge
     from .regression import minimum_norm as minimum_norm
+    from .selection import Selection as Selection
+    from .selection import select_assumptions as select_assumptions
     from .sets import Box as Box
     from .sets import Polytope as Polytope
     from .trajectories import Trajectories as Trajectories
+    from .trajectory_files import Plans as Plans
+    from .trajectory_files import load_plans as load_plans
     from .trajectory_files import load_trajectories as load_trajectories
+    from .trajectory_files import save_plans as save_plans
     from .trajectory_files import save_trajectories as save_trajectories
     from .witness import Witness as Witness
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "certifier": ["Certificate", "Verdict", "certify"],
+    "certifier": ["Certificate", "Question", "Verdict", "certify", "certify_plans"],
     "control.certainty_equivalent": ["CertaintyEquivalentOCP", "Plan", "QuadraticCost"],
     "envelope.alternating": ["AlternatingEnvelope"],
     "envelope.base": ["Band", "Envelope"],
@@ -110,6 +125,7 @@ _HOME = {
         "Scale",
         "SquaredExponential",
         "Sum",
+        "kernel_from_dict",
     ],
     "norms": [
         "ConsistencyFrontier",
@@ -120,10 +136,12 @@ _HOME = {
     ],
     "observations": ["Observations"],
     "predictor": ["MultiStepPredictor", "Tube"],
-    "regression": ["KernelModel", "cross_validate", "kernel_ridge", "minimum_norm"],
+    "predictor_files": ["load_predictor", "save_predictor"],
+    "regression": ["KernelModel", "cross_validate", "cross_validate_per_dimension", "kernel_ridge", "minimum_norm"],
+    "selection": ["Selection", "select_assumptions"],
     "sets": ["Box", "Polytope"],
     "trajectories": ["Trajectories"],
-    "trajectory_files": ["load_trajectories", "save_trajectories"],
+    "trajectory_files": ["Plans", "load_plans", "load_trajectories", "save_plans", "save_trajectories"],
     "witness": ["Witness"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -10,13 +10,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from .errors import FalsifiedNormBoundError, InputError
+from .errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from .predictor import MultiStepPredictor, Tube
 from .sets import Box, Polytope
 from .validation import FloatArray, as_floats
 from .witness import dot_up
 
-_LARGEST_FACTOR = 1e6
+_LARGEST_FACTOR = 64.0
 
 
 class Verdict(Enum):
@@ -29,27 +29,33 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A plan, the limits of its states, and the predictor that is to judge it."""
+    """A plan, and the limits that it is to keep; `ask` a predictor."""
 
-    predictor: MultiStepPredictor
     x0: FloatArray
     inputs: FloatArray
-    state_limits: Polytope
-    initial_state_noise: FloatArray
+    state_limits: Box | Polytope
+    input_limits: Box | None = None
+    input_rate_limits: Box | None = None
+    initial_state_noise: float | FloatArray = 0.0
 
-    def is_certified(self, norm_factor: float) -> bool:
-        """Whether every box is inside when all norm bounds are multiplied; not if the data refute them so."""
-        try:
-            scaled = self.predictor.with_norm_factor(norm_factor)
-        except FalsifiedNormBoundError:
-            return False
-        tube = scaled.boxes(self.x0, self.inputs, initial_state_noise=self.initial_state_noise)
-        return bool((_margins(tube, self.state_limits)[0] >= 0).all())
+    def ask(self, predictor: MultiStepPredictor, n_jobs: int | None = None) -> Certificate:
+        """The answer of one predictor."""
+        tube = predictor.boxes(self.x0, self.inputs, initial_state_noise=self.initial_state_noise, n_jobs=n_jobs)
+        return self._answer(predictor, tube)
 
-    def least_factor(self) -> float:
-        """The least factor on all norm bounds that the data do not refute, rounded up."""
-        ratios = [e.least_norm.norm / e.radius for row in self.predictor.envelopes for e in row]
-        return max(ratios) * (1.0 + 1e-6)
+    def _answer(self, predictor: MultiStepPredictor, tube: Tube) -> Certificate:
+        limits = self.state_limits
+        margins, hopes = _margins(tube, limits.as_polytope() if isinstance(limits, Box) else limits)
+        names = predictor.runs.input_names
+        violation = _input_violation(self.inputs, self.input_limits, self.input_rate_limits, names)
+        if violation is not None or (hopes < 0).any():
+            verdict = Verdict.REFUTED
+        elif (margins >= 0).all():
+            verdict = Verdict.CERTIFIED
+        else:
+            verdict = Verdict.UNDECIDED
+        constraints = _constraint_names(limits, predictor.runs.state_names)
+        return Certificate(verdict, tube, margins, hopes, constraints, violation, self, predictor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,7 @@ class Certificate:
     input_violation: str | None
     """What the inputs themselves break, if anything."""
     question: Question
-    """What was asked."""
+    predictor: MultiStepPredictor
 
     @property
     def margin(self) -> float:
@@ -88,20 +94,41 @@ class Certificate:
 
         Above one for a certified plan: how wrong the norm bounds may be before the answer changes. Below one, a plan
         would be certified if the bounds could be trusted to be that much smaller; zero if none that the data do not
-        refute would do. Infinite beyond a million.
+        refute would do. Infinite beyond 64.
         """
-        low = 1.0 if self.verdict is Verdict.CERTIFIED else self.question.least_factor()
-        if self.input_violation is not None or not self.question.is_certified(low):
+        return self._largest_factor("norm")
+
+    @cached_property
+    def noise_margin(self) -> float:
+        """Likewise the largest factor on all noise bounds."""
+        return self._largest_factor("noise")
+
+    def _largest_factor(self, assumption: str) -> float:
+        """As a factor grows, the data refute it, then the plan is certified with it, then not."""
+        if self.verdict is Verdict.REFUTED:
             return 0.0
-        high = 2.0 * low
-        while high <= _LARGEST_FACTOR and self.question.is_certified(high):
-            low, high = high, 2.0 * high
-        if high > _LARGEST_FACTOR:
-            return math.inf
-        while high - low > 1e-3 * high:
+        low, high, is_certified = 0.0, 1.0, False
+        while (verdict := self._verdict_with(assumption, high)) is not Verdict.UNDECIDED:
+            low, high, is_certified = high, 2.0 * high, verdict is Verdict.CERTIFIED
+            if low >= _LARGEST_FACTOR:
+                return math.inf
+        while high - low > 1e-3 * high and high > 1e-3:
             middle = (low + high) / 2.0
-            low, high = (middle, high) if self.question.is_certified(middle) else (low, middle)
-        return low
+            verdict = self._verdict_with(assumption, middle)
+            if verdict is Verdict.UNDECIDED:
+                high = middle
+            else:
+                low, is_certified = middle, verdict is Verdict.CERTIFIED
+        return low if is_certified else 0.0
+
+    def _verdict_with(self, assumption: str, factor: float) -> Verdict | None:
+        """Under assumptions changed by a factor; none where the data refute them."""
+        if factor == 1.0:
+            return self.verdict
+        try:
+            return self.question.ask(self.predictor.scaled(**{assumption: factor})).verdict
+        except (FalsifiedNormBoundError, ContradictoryDataError):
+            return None
 
     def explain(self) -> str:
         """The verdict in a sentence."""
@@ -129,9 +156,28 @@ def certify(
     `input_rate_limits` bound the change of the inputs from one step to the next. There is no tolerance anywhere: a box
     that passes a limit by one rounding error is not inside.
     """
-    plan = as_floats(inputs, "inputs")
-    if np.ndim(x0) != 1 or plan.ndim != 2:  # type: ignore[arg-type]
+    start, plan = as_floats(x0, "x0"), as_floats(inputs, "inputs")
+    if start.ndim != 1 or plan.ndim != 2:
         raise InputError("certify takes one plan: x0 (n_states,) and inputs (n_steps, n_inputs)")
+    limits = (state_limits, input_limits, input_rate_limits)
+    return certify_plans(predictor, start[None], plan[None], *limits, initial_state_noise, n_jobs)[0]
+
+
+def certify_plans(
+    predictor: MultiStepPredictor,
+    x0: npt.ArrayLike,
+    inputs: npt.ArrayLike,
+    state_limits: Box | Polytope,
+    input_limits: Box | None = None,
+    input_rate_limits: Box | None = None,
+    initial_state_noise: float | npt.ArrayLike = 0.0,
+    n_jobs: int | None = None,
+) -> list[Certificate]:
+    """`certify` for many plans at once: `(n_plans, n_states)` and `(n_plans, n_steps, n_inputs)`."""
+    starts, plans = as_floats(x0, "x0"), as_floats(inputs, "inputs")
+    noise = as_floats(initial_state_noise, "initial_state_noise")
+    if starts.ndim != 2 or plans.ndim != 3:
+        raise InputError("certify_plans takes x0 (n_plans, n_states) and inputs (n_plans, n_steps, n_inputs)")
     for name, limits, size in (
         ("state_limits", state_limits, predictor.runs.n_states),
         ("input_limits", input_limits, predictor.runs.n_inputs),
@@ -139,21 +185,11 @@ def certify(
     ):
         if limits is not None and limits.n_dims != size:
             raise InputError(f"{name} must have {size} dimensions; got {limits.n_dims}")
-    tube = predictor.boxes(x0, plan, initial_state_noise=initial_state_noise, n_jobs=n_jobs)
-    polytope = state_limits.as_polytope() if isinstance(state_limits, Box) else state_limits
-    margins, hopes = _margins(tube, polytope)
-    violation = _input_violation(plan, input_limits, input_rate_limits, predictor.runs.input_names)
-    if violation is not None or (hopes < 0).any():
-        verdict = Verdict.REFUTED
-    elif (margins >= 0).all():
-        verdict = Verdict.CERTIFIED
-    else:
-        verdict = Verdict.UNDECIDED
-    names = _constraint_names(state_limits, predictor.runs.state_names)
-    question = Question(
-        predictor, as_floats(x0, "x0"), plan, polytope, as_floats(initial_state_noise, "initial_state_noise")
-    )
-    return Certificate(verdict, tube, margins, hopes, names, violation, question)
+    tubes = predictor.boxes(starts, plans, initial_state_noise=noise, n_jobs=n_jobs)
+    return [
+        Question(start, plan, state_limits, input_limits, input_rate_limits, noise)._answer(predictor, tubes[i])
+        for i, (start, plan) in enumerate(zip(starts, plans, strict=True))
+    ]
 
 
 def _margins(tube: Tube, polytope: Polytope) -> tuple[FloatArray, FloatArray]:

@@ -9,13 +9,28 @@ from threading import Lock
 import numpy as np
 
 from .active_set import combine_rows
-from .kernels import Kernel
+from .kernels import UNIT_ROUNDOFF, Kernel
 from .validation import FloatArray, IndexArray
 
 DENSE_LIMIT = 2000
 """Up to so many inputs the whole kernel matrix is kept."""
 
 _CACHE_BYTES = 2**28
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvalues and -vectors of a kernel matrix; solves leave out what is not told apart from zero."""
+
+    values: FloatArray
+    vectors: FloatArray
+
+    def solve(self, right: FloatArray, added: float = 0.0) -> FloatArray:
+        """`(K + added I)^-1 right`, for a column or columns."""
+        shifted = self.values + added
+        kept = shifted > len(shifted) * UNIT_ROUNDOFF * np.abs(shifted).max()
+        inverse = np.where(kept, 1.0 / np.where(kept, shifted, 1.0), 0.0)
+        return self.vectors @ (inverse * (self.vectors.T @ right).T).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +58,15 @@ class Gram:
         """The matrix over all the data."""
         return self._matrix(self._whole_fall)
 
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """Of the matrix over all the data, without nugget."""
+        return Spectrum(*np.linalg.eigh(self.kernel(self.X)))
+
     def fall(self, rows: IndexArray) -> FloatArray:
         """`k(x, x) - k(x_i, x_j)` over some rows, without nugget."""
         if self.is_dense:
-            return self._whole_fall[np.ix_(rows, rows)]
+            return self._whole_fall if self._is_everything(rows) else self._whole_fall[np.ix_(rows, rows)]
         return self.kernel.fall(self.X[rows], self.X[rows])
 
     def matrix(self, rows: IndexArray) -> FloatArray:
@@ -56,13 +76,20 @@ class Gram:
     def combine(self, rows: IndexArray, weights: FloatArray) -> FloatArray:
         """`sum_j weights_j k(x_i, x_j)` over `j` in `rows`, for every `i`, nugget included."""
         if self.is_dense:
-            return weights @ self.whole[rows]
+            return weights @ (self.whole if self._is_everything(rows) else self.whole[rows])
         values = np.empty(len(self.X))
         with self._columns.lock:
             columns, places = self._columns.of(self, rows)
             combine_rows(columns, places, len(rows), weights, values)
         values[rows] += self.nugget * weights
         return values
+
+    def __getstate__(self) -> dict[str, object]:
+        """Another process computes the matrices again: that is quicker than sending them."""
+        return {name: value for name, value in vars(self).items() if name not in ("_whole_fall", "whole")}
+
+    def _is_everything(self, rows: IndexArray) -> bool:
+        return len(rows) == len(self.X) and np.array_equal(rows, np.arange(len(rows)))
 
     @cached_property
     def _columns(self) -> _Columns:

@@ -3,16 +3,17 @@ r"""Kernels: squared exponential, Matern, rational quadratic, and their scales, 
 Every kernel here is stationary, so it is known by its *fall* `k(x, x) - k(x, y)`. The fall is what gets
 computed, to full relative accuracy, and `k(x, y)` is the variance less the fall: two inputs a
 hair's breadth apart then have a distance in the RKHS, `2 (k(x, x) - k(x, y))`, that is right to the last
-digits instead of lost in `1 - 1`. The evaluation of witnesses (`rounding.py`) lives on that.
+digits instead of lost in `1 - 1`. The evaluation of witnesses (`witness.py`) lives on that.
 
 Adding a kernel is one small class: see `docs/kernels.md`.
 """
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,6 +60,12 @@ class Kernel(ABC):
     def diagonal(self, X: FloatArray) -> FloatArray:
         """`k(x, x)` for every row of `X`."""
         return np.full(len(X), self.variance)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The kernel as plain numbers and names, for files; `kernel_from_dict` reads it back."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        plain = {name: v.to_dict() if isinstance(v, Kernel) else v for name, v in values.items()}
+        return {"kind": type(self).__name__, **plain}
 
     def __add__(self, other: Kernel) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -341,6 +348,31 @@ class Product(Kernel):
 
     def casadi(self, x: Any, Y: FloatArray) -> Any:
         return self.a.casadi(x, Y) * self.b.casadi(x, Y)
+
+
+def kernel_from_dict(content: dict[str, Any]) -> Kernel:
+    """The kernel that `to_dict` wrote; its class must be one of this module, or imported."""
+    known = {kind.__name__: kind for kind in _subclasses(Kernel)}  # type: ignore[type-abstract]
+    kind = content.get("kind")
+    if kind not in known:
+        raise InputError(f"there is no kernel {kind!r}; there is: {', '.join(sorted(known))}")
+    values = {
+        name: kernel_from_dict(value) if isinstance(value, dict) else value
+        for name, value in content.items()
+        if name != "kind"
+    }
+    try:
+        return known[kind](**values)
+    except TypeError as error:
+        raise InputError(f"kernel {kind}: {error}") from None
+
+
+def _subclasses(parent: type[Kernel]) -> Iterator[type[Kernel]]:
+    """All that can be built, however far down."""
+    for child in parent.__subclasses__():
+        if not inspect.isabstract(child):
+            yield child
+        yield from _subclasses(child)
 
 
 @njit(cache=True, nogil=True)

@@ -41,6 +41,8 @@ class NormBound:
     def times(self, safety_factor: float) -> NormBound:
         """The bound, enlarged for complexity that the data have not shown."""
         factor = positive(safety_factor, "safety_factor")
+        if factor == 1.0:
+            return self
         return NormBound(self.value * factor, f"{self.provenance}, times {factor:g}")
 
     def require_consistent(self, gram: Gram, start: LeastNorm, data: Observations) -> None:

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from .envelope.base import Band, Envelope
 from .envelope.optimal import OptimalEnvelope
 from .errors import InputError, RkhsControlError
-from .kernels import UNIT_ROUNDOFF, Kernel, SquaredExponential
-from .norms import NormBound, least_norm_estimate
+from .kernels import UNIT_ROUNDOFF, Kernel
+from .norms import NormBound
 from .observations import Observations
-from .regression import cross_validate
-from .trajectories import Trajectories
+from .selection import select_assumptions, step_observations
+from .trajectories import Trajectories, stacked
 from .validation import FloatArray, as_floats, as_vector, require_finite
 
 
@@ -30,8 +30,9 @@ from .validation import FloatArray, as_floats, as_vector, require_finite
 class Tube:
     """A box a step that holds the true state: `lower`, `upper` and `gap` of shape `(n_steps, n_states)`.
 
-    For many plans at once all have a leading axis. `initial_state_cost` is by how much each end lies further out
-    because the initial state of the plan is not known exactly.
+    For many plans at once all have a leading axis. `initial_state_cost` is how much of the width of each box is there
+    because initial states, of the plan or of the recorded runs, are not known exactly; NaN where the method does not
+    tell.
     """
 
     lower: FloatArray
@@ -39,11 +40,20 @@ class Tube:
     gap: FloatArray
     initial_state_cost: FloatArray
 
+    def __getitem__(self, plan: int) -> Tube:
+        """The tube of one of many plans."""
+        return Tube(self.lower[plan], self.upper[plan], self.gap[plan], self.initial_state_cost[plan])
+
     @property
     def volumes(self) -> FloatArray:
         """Of each box (areas, for two states)."""
         volumes: FloatArray = np.prod(self.upper - self.lower, axis=-1)
         return volumes
+
+    @property
+    def initial_state_share(self) -> float:
+        """`initial_state_cost` as a share of all widths together."""
+        return float(self.initial_state_cost.sum() / (self.upper - self.lower).sum())
 
     def contains(self, states: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Whether the states at the steps 1, 2, ... lie in their boxes; shape `(n_steps,)`, plans in front."""
@@ -80,11 +90,11 @@ class MultiStepPredictor:
 
     def __post_init__(self) -> None:
         runs = self.runs
-        kernels = _by_step_and_state(self.kernels, Kernel, "kernels", runs)
-        bounds = _by_step_and_state(self.norm_bounds, (float, int, NormBound), "norm_bounds", runs)
+        kernels = by_step_and_state(self.kernels, Kernel, "kernels", runs)
+        bounds = by_step_and_state(self.norm_bounds, (float, int, NormBound), "norm_bounds", runs)
         object.__setattr__(self, "initial_state_noise", _noise_by_state(self.initial_state_noise, runs.n_states))
         rows = [
-            tuple(self._envelope(n, i, kernels[n][i], NormBound.of(bounds[n][i])) for i in range(runs.n_states))
+            tuple(self._envelope(n + 1, i, kernels[n][i], NormBound.of(bounds[n][i])) for i in range(runs.n_states))
             for n in range(runs.horizon)
         ]
         object.__setattr__(self, "envelopes", tuple(rows))
@@ -93,56 +103,48 @@ class MultiStepPredictor:
     def select(
         cls,
         runs: Trajectories,
-        lengthscales: Sequence[float | Sequence[float]],
+        lengthscales: Sequence[float | Sequence[float]] | None = None,
         *,
-        regularisations: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1),
-        folds: int = 5,
-        safety_factor: float = 3.0,
         selection: Trajectories | None = None,
-        rng: np.random.Generator | None = None,
-        **fields: Any,
+        method: type[Envelope] = OptimalEnvelope,
+        options: dict[str, Any] | None = None,
+        initial_state_noise: float | npt.ArrayLike = 0.0,
+        **settings: Any,
     ) -> MultiStepPredictor:
-        """Choose lengthscales by cross-validation and norm bounds by estimate, for every step and state.
+        """With kernels and norm bounds chosen by `select_assumptions`, which takes `lengthscales` and `settings`.
 
-        `lengthscales` are candidates for squared exponentials, numbers or one a dimension of `z` at the last step (the
-        first ones serve shorter sequences). `selection` are the runs to choose with, `runs` by default; the norm bound
-        is their least norm times `safety_factor`. That is an assumption, not a proof; where noise limits what can be
-        told, a generous factor widens the boxes little.
+        `selection` are the runs to choose with, `runs` by default; other ones make `runs` a test of the choice, which
+        is refused if they refute it.
         """
-        source = runs if selection is None else selection
-        kernels: list[list[Kernel]] = []
-        bounds: list[list[NormBound]] = []
-        for n in range(runs.horizon):
-            n_dims = runs.n_states + (n + 1) * runs.n_inputs
-            candidates = [scale if np.ndim(scale) == 0 else tuple(scale)[:n_dims] for scale in lengthscales]  # type: ignore[arg-type]
-            kernels.append([])
-            bounds.append([])
-            for i in range(runs.n_states):
-                data = Observations(_arguments(source, n), source.states[:, n + 1, i], source.noise_bound[n, i])
-                chosen = cross_validate(
-                    data, candidates, regularisations, folds=folds, kernel=SquaredExponential, rng=rng
-                )
-                kernels[n].append(chosen.kernel)
-                bounds[n].append(least_norm_estimate(data, chosen.kernel).times(safety_factor))
-        return cls(runs, kernels, bounds, **fields)
+        chosen = select_assumptions(runs if selection is None else selection, lengthscales, **settings)
+        noise = _noise_by_state(initial_state_noise, runs.n_states)
+        return cls(runs, chosen.kernels, chosen.norm_bounds, method, options or {}, noise)
 
     @property
     def horizon(self) -> int:
         return self.runs.horizon
 
-    def with_norm_factor(self, factor: float) -> MultiStepPredictor:
-        """The same predictor with every norm bound multiplied by `factor`."""
-        bounds = [[NormBound.of(e.norm_bound).times(factor) for e in row] for row in self.envelopes]
-        if np.any(self.initial_state_noise):  # the intervals depend on the norm bounds
-            return replace(self, norm_bounds=bounds)
+    def scaled(self, *, norm: float = 1.0, noise: float = 1.0) -> MultiStepPredictor:
+        """The same predictor with every norm bound, or every noise bound, multiplied by a factor."""
+        runs = self.runs if noise == 1.0 else replace(self.runs, noise_bound=self.runs.noise_bound * noise)
+        bounds = [[NormBound.of(e.norm_bound).times(norm) for e in row] for row in self.envelopes]
         other = copy(self)
-        rows = [
-            tuple(e.with_norm_bound(b) for e, b in zip(*pair, strict=True))
-            for pair in zip(self.envelopes, bounds, strict=True)
-        ]
-        object.__setattr__(other, "norm_bounds", bounds)
+        for name, value in (("runs", runs), ("norm_bounds", bounds)):
+            object.__setattr__(other, name, value)
+        keeps_data = runs is self.runs and not np.any(self.initial_state_noise)
+
+        def changed(envelope: Envelope, n: int, i: int) -> Envelope:
+            bound = bounds[n - 1][i]
+            data = envelope.data if keeps_data else other._data(n, i, envelope.kernel, bound)
+            return envelope.with_assumptions(data, bound)
+
+        rows = [tuple(changed(e, n, i) for i, e in enumerate(row)) for n, row in enumerate(self.envelopes, start=1)]
         object.__setattr__(other, "envelopes", tuple(rows))
         return other
+
+    def with_method(self, method: type[Envelope], **options: Any) -> MultiStepPredictor:
+        """The same data and assumptions under another class of envelope: what one method gains over another."""
+        return replace(self, method=method, options=options)
 
     def boxes(
         self,
@@ -164,22 +166,24 @@ class MultiStepPredictor:
         noise = _noise_by_state(initial_state_noise, self.runs.n_states)
         n_steps = plan.shape[1]
         tasks = [
-            delayed(envelope.bounds)(_stack(start, plan[:, : n + 1]), 1)
+            delayed(envelope.bounds)(stacked(start, plan[:, : n + 1]), 1)
             for n in range(n_steps)
             for envelope in self.envelopes[n]
         ]
         bands: list[Band] = Parallel(n_jobs=n_jobs)(tasks)
-        shape = (n_steps, self.runs.n_states, len(start))
-        lower, upper, gap = (
-            np.moveaxis(np.array([getattr(band, name) for band in bands]).reshape(shape), -1, 0)
-            for name in ("lower", "upper", "gap")
-        )
-        cost = np.array([[_displacement(envelope, noise) for envelope in row] for row in self.envelopes[:n_steps]])
-        lower, upper = _further_out(lower, -cost), _further_out(upper, cost)
-        cost = np.broadcast_to(cost, lower.shape)
-        if np.ndim(x0) == 1:
-            return Tube(lower[0], upper[0], gap[0], cost[0])
-        return Tube(lower, upper, gap, cost)
+
+        def by_plan(values: Any) -> FloatArray:
+            return np.moveaxis(np.array(values).reshape(n_steps, self.runs.n_states, len(start)), -1, 0)
+
+        lower, upper, gap = (by_plan([getattr(band, name) for band in bands]) for name in ("lower", "upper", "gap"))
+        shift = self._displacements(noise, n_steps)
+        lower, upper = _further_out(lower, -shift), _further_out(upper, shift)
+        widening = self._displacements(np.asarray(self.initial_state_noise), n_steps)
+        cost = 2.0 * shift
+        if widening.any():
+            cost = cost + widening * by_plan([_total_weights(band) for band in bands])
+        tubes = Tube(lower, upper, gap, np.broadcast_to(cost, lower.shape))
+        return tubes[0] if np.ndim(x0) == 1 else tubes
 
     def contradictions(self, held_out: Trajectories, n_jobs: int | None = None) -> npt.NDArray[np.bool_]:
         """Where recordings that were held out refute the assumptions; shape `(n_runs, n_steps, n_states)`.
@@ -196,16 +200,25 @@ class MultiStepPredictor:
         return disjoint
 
     def _envelope(self, n: int, i: int, kernel: Kernel, bound: NormBound) -> Envelope:
-        runs, noise = self.runs, self.initial_state_noise
         try:
-            arguments = _arguments(runs, n)
-            padded = np.concatenate([np.asarray(noise), np.zeros((n + 1) * runs.n_inputs)])
-            widening = bound.value * _section_distance(kernel, padded)
-            interval = runs.noise_bound[n, i] + widening * (1.0 + 4.0 * UNIT_ROUNDOFF)
-            data = Observations(arguments, runs.states[:, n + 1, i], interval * (1.0 + 2.0 * UNIT_ROUNDOFF))
-            return self.method(data, kernel, bound, **self.options)
+            return self.method(self._data(n, i, kernel, bound), kernel, bound, **self.options)
         except RkhsControlError as error:
-            raise type(error)(f"step {n + 1}, state {runs.state_names[i]}: {error}") from None
+            raise type(error)(f"step {n}, state {self.runs.state_names[i]}: {error}") from None
+
+    def _data(self, n: int, i: int, kernel: Kernel, bound: NormBound) -> Observations:
+        """The intervals of state `i` after `n` steps, widened by what unknown initial states can do."""
+        widening = _displacement(kernel, bound.value, np.asarray(self.initial_state_noise), n * self.runs.n_inputs)
+        interval = self.runs.noise_bound[n - 1, i] + widening
+        return step_observations(self.runs, n, i, interval * (1.0 + 2.0 * UNIT_ROUNDOFF))
+
+    def _displacements(self, noise: FloatArray, n_steps: int) -> FloatArray:
+        """By step and state: how far a value can be off when the initial state is off by `noise`."""
+        return np.array(
+            [
+                [_displacement(e.kernel, e.radius, noise, n * self.runs.n_inputs) for e in row]
+                for n, row in enumerate(self.envelopes[:n_steps], start=1)
+            ]
+        )
 
     def _checked(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         runs = self.runs
@@ -229,29 +242,22 @@ class MultiStepPredictor:
         return start, plan
 
 
-def _stack(states: FloatArray, inputs: FloatArray) -> FloatArray:
-    """`z = (x_0, u_0, ..., u_n)`, a row a run."""
-    return np.hstack([states, inputs.reshape(len(inputs), -1)])
+def _displacement(kernel: Kernel, radius: float, noise: FloatArray, n_known: int) -> float:
+    """The largest `|f(z) - f(z')|` for `||f|| <= radius` and `z'` within `noise` in the first coordinates, rounded up.
 
-
-def _arguments(runs: Trajectories, n: int) -> FloatArray:
-    """The arguments of the map to step `n + 1`."""
-    return _stack(runs.states[:, 0], runs.inputs[:, : n + 1])
-
-
-def _section_distance(kernel: Kernel, displacement: FloatArray) -> float:
-    """The largest `|| k_z - k_z' ||` for `|z - z'| <= displacement`, entry by entry, rounded up.
-
-    The kernels fall with every coordinate's distance, so it is that of the corner.
+    It is `radius || k_z - k_z' ||` at the corner, because kernels fall with every coordinate's distance; the `n_known`
+    coordinates that follow are the same.
     """
-    fall = float(kernel.fall(displacement[None, :], np.zeros((1, len(displacement))))[0, 0])
-    return math.sqrt(2.0 * fall) * (1.0 + kernel.rounding(len(displacement)) + 4.0 * UNIT_ROUNDOFF)
+    corner = np.concatenate([noise, np.zeros(n_known)])[None, :]
+    fall = float(kernel.fall(corner, np.zeros_like(corner))[0, 0])
+    return radius * math.sqrt(2.0 * fall) * (1.0 + kernel.rounding(corner.shape[1]) + 8.0 * UNIT_ROUNDOFF)
 
 
-def _displacement(envelope: Envelope, noise: FloatArray) -> float:
-    """How far the value at a query can be off when its initial state is off by `noise`."""
-    padded = np.concatenate([noise, np.zeros(envelope.data.n_dims - len(noise))])
-    return envelope.radius * _section_distance(envelope.kernel, padded) * (1.0 + 2.0 * UNIT_ROUNDOFF)
+def _total_weights(band: Band) -> FloatArray:
+    """At each query, the absolute weights of both witnesses: what wider intervals cost, a unit of widening."""
+    return np.array(
+        [sum(np.abs(w.weights).sum() if w is not None else np.nan for w in pair) for pair in band.witnesses]
+    )
 
 
 def _further_out(ends: FloatArray, shift: FloatArray) -> FloatArray:
@@ -267,7 +273,7 @@ def _noise_by_state(noise: float | npt.ArrayLike, n_states: int) -> FloatArray:
     return array
 
 
-def _by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> list[list[Any]]:
+def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> list[list[Any]]:
     """One entry a step and a state, from one for all, one a step, or one a step and state."""
     rows = [given] * runs.horizon if isinstance(given, kinds) else list(given)
     if len(rows) != runs.horizon:

@@ -44,10 +44,10 @@ class Trajectories:
             "states": states,
             "inputs": inputs,
             "noise_bound": _noise_by_step(self.noise_bound, states.shape[1] - 1, states.shape[2]),
-            "state_names": _names(self.state_names, "state_names", "x", states.shape[2]),
-            "input_names": _names(self.input_names, "input_names", "u", inputs.shape[2]),
-            "state_units": _names(self.state_units, "state_units", "", states.shape[2]),
-            "input_units": _names(self.input_units, "input_units", "", inputs.shape[2]),
+            "state_names": checked_names(self.state_names, "state_names", "x", states.shape[2]),
+            "input_names": checked_names(self.input_names, "input_names", "u", inputs.shape[2]),
+            "state_units": checked_names(self.state_units, "state_units", "", states.shape[2]),
+            "input_units": checked_names(self.input_units, "input_units", "", inputs.shape[2]),
             "sampling_time": positive(self.sampling_time, "sampling_time"),
         }
         for name, value in values.items():
@@ -97,6 +97,10 @@ class Trajectories:
     def n_inputs(self) -> int:
         return self.inputs.shape[2]
 
+    def arguments(self, n: int) -> FloatArray:
+        """`z = (x_0, u_0, ..., u_{n-1})`, a row a run: what the state after `n` steps is a function of."""
+        return stacked(self.states[:, 0], self.inputs[:, :n])
+
     def subset(self, runs: npt.ArrayLike) -> Trajectories:
         """Some of the runs, by index or mask."""
         chosen = as_rows(runs, len(self), "runs")
@@ -109,6 +113,11 @@ class Trajectories:
             raise InputError(f"share must leave at least one of the {len(self)} runs on either side; got {share}")
         shuffled = rng.permutation(len(self))
         return self.subset(np.sort(shuffled[:first])), self.subset(np.sort(shuffled[first:]))
+
+
+def stacked(states: FloatArray, inputs: FloatArray) -> FloatArray:
+    """Initial states `(m, n_states)` and inputs `(m, n_steps, n_inputs)` as rows `(x_0, u_0, u_1, ...)`."""
+    return np.hstack([states, inputs.reshape(len(inputs), -1)])
 
 
 def _require_finite_runs(array: FloatArray, name: str) -> None:
@@ -135,7 +144,7 @@ def _noise_by_step(noise: npt.ArrayLike, n_steps: int, n_states: int) -> FloatAr
     return np.ascontiguousarray(np.broadcast_to(array, (n_steps, n_states)))
 
 
-def _names(given: Sequence[str], field: str, letter: str, size: int) -> tuple[str, ...]:
+def checked_names(given: Sequence[str], field: str, letter: str, size: int) -> tuple[str, ...]:
     """Names or units as given; where none are, the names are numbered and the units empty."""
     names = tuple(given) or tuple(f"{letter}_{i}" if letter else "" for i in range(size))
     if len(names) != size or not all(isinstance(name, str) for name in names):

@@ -98,25 +98,41 @@ def test_an_unknown_initial_state_can_only_make_a_verdict_weaker(predictor, plan
     assert (blurred.margins < exact.margins).all()
 
 
-def test_norm_margin_is_where_the_verdict_changes(predictor, plan):  # noqa: F811
+@pytest.mark.parametrize("assumption", ["norm", "noise"])
+@pytest.mark.parametrize("slack", [0.002, -0.002])
+def test_margins_are_where_the_verdict_changes(predictor, plan, assumption, slack):  # noqa: F811
     tube = predictor.boxes(*plan)
-    for slack in (0.002, -0.002):
-        limits = rc.Box([-np.inf, -np.inf], [tube.upper[:, 0].max() + slack, np.inf])
-        certificate = rc.certify(predictor, *plan, state_limits=limits)
-        margin = certificate.norm_margin
-        assert (margin > 1) == (slack > 0)
-        assert margin > 0
-        for factor, verdict in ((margin, Verdict.CERTIFIED), (1.01 * margin, Verdict.UNDECIDED)):
-            scaled = predictor.with_norm_factor(factor)
-            assert rc.certify(scaled, *plan, state_limits=limits).verdict is verdict
+    limits = rc.Box([-np.inf, -np.inf], [tube.upper[:, 0].max() + slack, np.inf])
+    certificate = rc.certify(predictor, *plan, state_limits=limits)
+    margin = getattr(certificate, f"{assumption}_margin")
+    assert (margin > 1) == (slack > 0)
+    assert margin > 0
+    for factor, verdict in ((margin, Verdict.CERTIFIED), (1.01 * margin, Verdict.UNDECIDED)):
+        scaled = predictor.scaled(**{assumption: factor})
+        assert rc.certify(scaled, *plan, state_limits=limits).verdict is verdict
 
 
-def test_norm_margin_is_zero_where_no_norm_bound_helps_and_infinite_without_limits(predictor, plan):  # noqa: F811
+def test_many_plans_get_the_certificates_of_each(plant, predictor, rng):  # noqa: F811
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (6, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    limits = rc.Box([1.5, 0.8], [2.5, 1.5])
+    many = rc.certify_plans(predictor, x0, inputs, limits)
+    for certificate, start, sequence in zip(many, x0, inputs, strict=True):
+        one = rc.certify(predictor, start, sequence, state_limits=limits)
+        assert certificate.verdict is one.verdict
+        np.testing.assert_allclose(certificate.margins, one.margins, rtol=1e-6, atol=1e-9)
+        again = certificate.question.ask(predictor.with_method(rc.ClosedFormEnvelope))
+        assert again.margin <= certificate.margin + 1e-9
+
+
+def test_margins_are_zero_where_nothing_helps_and_infinite_without_limits(predictor, plan):  # noqa: F811
     tube = predictor.boxes(*plan)
-    impossible = rc.Box([-np.inf, -np.inf], [tube.lower[:, 0].max() - 0.1, np.inf])
-    assert rc.certify(predictor, *plan, state_limits=impossible).norm_margin == 0.0
-    unlimited = rc.Box([-np.inf, -np.inf], [np.inf, np.inf])
-    assert rc.certify(predictor, *plan, state_limits=unlimited).norm_margin == np.inf
+    middle = (tube.lower[:, 0] + tube.upper[:, 0]).max() / 2.0
+    for limit in (tube.lower[:, 0].max() - 0.1, middle - 0.3 * (tube.upper - tube.lower)[0, 0]):
+        certificate = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, -np.inf], [limit, np.inf]))
+        assert certificate.norm_margin == 0.0
+    unlimited = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, -np.inf], [np.inf, np.inf]))
+    assert unlimited.norm_margin == unlimited.noise_margin == np.inf
 
 
 def test_wrong_limits_are_refused_by_name(predictor, plan):  # noqa: F811

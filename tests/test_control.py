@@ -26,7 +26,7 @@ def quadratic(plant, horizon=3):  # noqa: F811
 def problem(plant, predictor):  # noqa: F811
     return rc.CertaintyEquivalentOCP.from_predictor(
         predictor,
-        regularisation=0.1,
+        regularisations=0.1,
         cost=quadratic(plant),
         input_limits=plant.input_limits,
         state_limits=plant.state_limits,

@@ -1,5 +1,6 @@
 """Kernels: against ball arithmetic, finite differences and CasADi."""
 
+import json
 import math
 
 import casadi
@@ -72,6 +73,24 @@ def test_derivative_variance_is_the_curvature_at_zero(kernel):
         step = 1e-6 * np.eye(2)[j : j + 1]
         curvature = 2 * kernel.fall(step, np.zeros((1, 2)))[0, 0] / 1e-12
         assert math.isclose(kernel.derivative_variance(2)[j], curvature, rel_tol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_kernels_survive_a_file(kernel):
+    assert rc.kernel_from_dict(json.loads(json.dumps(kernel.to_dict()))) == kernel
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"kind": "Radial"}, "there is no kernel 'Radial'; there is: Matern12, "),
+        ({}, "there is no kernel None"),
+        ({"kind": "SquaredExponential", "length": 1.0}, "kernel SquaredExponential: .*length"),
+    ],
+)
+def test_what_is_no_kernel_is_refused(content, message):
+    with pytest.raises(rc.InputError, match=message):
+        rc.kernel_from_dict(content)
 
 
 def test_kernels_are_values():

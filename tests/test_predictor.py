@@ -1,5 +1,7 @@
 """Multi-step predictors: every true state in its box, under every assumption that was stated."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -62,7 +64,7 @@ def test_noise_of_the_planned_initial_state_widens_the_boxes_by_what_it_reports(
     inputs = feedback_inputs(plant, x0, 3)
     noise = np.array([0.01, 0.02])
     exact, blurred = predictor.boxes(x0, inputs), predictor.boxes(x0, inputs, initial_state_noise=noise)
-    np.testing.assert_allclose(blurred.upper, exact.upper + blurred.initial_state_cost, rtol=1e-9)
+    np.testing.assert_allclose(blurred.upper, exact.upper + blurred.initial_state_cost / 2.0, rtol=1e-9)
     assert (blurred.initial_state_cost > 0).all()
     true_start = x0 + noise * rng.choice([-1.0, 1.0], x0.shape)
     assert blurred.contains(plant.simulate(true_start, inputs)[:, 1:]).all()
@@ -78,19 +80,13 @@ def test_noise_of_recorded_initial_states_widens_every_interval(plant, predictor
             assert (envelope.data.half_width > runs.noise_bound[n, i]).all()
     x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (30, 2))
     inputs = feedback_inputs(plant, x0, 3)
-    assert careful.boxes(x0, inputs).contains(plant.simulate(x0, inputs)[:, 1:]).all()
-
-
-def test_closed_form_boxes_hold_the_optimal_ones(plant, predictor, rng):
-    kernels = [[envelope.kernel for envelope in row] for row in predictor.envelopes]
-    bounds = [[envelope.norm_bound for envelope in row] for row in predictor.envelopes]
-    closed = rc.MultiStepPredictor(predictor.runs, kernels, bounds, method=rc.ClosedFormEnvelope)
-    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (10, 2))
-    inputs = feedback_inputs(plant, x0, 3)
-    inner, outer = predictor.boxes(x0, inputs), closed.boxes(x0, inputs)
-    assert (inner.upper <= outer.upper + inner.gap).all()
-    assert (inner.lower >= outer.lower - inner.gap).all()
-    assert (inner.volumes <= outer.volumes + 1e-6).all()
+    tube, trusting = careful.boxes(x0, inputs), rc.MultiStepPredictor(runs, kernels, bounds).boxes(x0, inputs)
+    assert tube.contains(plant.simulate(x0, inputs)[:, 1:]).all()
+    gained = (tube.upper - tube.lower) - (trusting.upper - trusting.lower)
+    assert (tube.initial_state_cost > 0).all()
+    assert (gained >= tube.initial_state_cost - 1e-6).all()
+    closed = careful.with_method(rc.ClosedFormEnvelope).boxes(x0, inputs)
+    assert np.isnan(closed.initial_state_cost).all()  # it has no witness to tell
 
 
 def test_another_plant_with_more_states_and_inputs(rng):
@@ -105,21 +101,72 @@ def test_another_plant_with_more_states_and_inputs(rng):
     assert tube.contains(plant.simulate(x0[:20] + 0.05, inputs[20:40])[:, 1:]).all()
 
 
-@pytest.mark.parametrize("method", [rc.OptimalEnvelope, rc.ClosedFormEnvelope, rc.EnergyEnvelope])
+METHODS = [rc.OptimalEnvelope, rc.ClosedFormEnvelope, rc.EnergyEnvelope, rc.GaussianProcessEnvelope]
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("initial_noise", [0.0, 0.005])
-def test_scaled_norm_bounds_equal_a_predictor_built_with_them(plant, predictor, rng, method, initial_noise):
-    runs, kernels = predictor.runs, [[envelope.kernel for envelope in row] for row in predictor.envelopes]
+@pytest.mark.parametrize("factors", [{"norm": 2.0}, {"noise": 1.5}], ids=str)
+def test_scaled_assumptions_equal_a_predictor_built_with_them(plant, predictor, rng, method, initial_noise, factors):
     bounds = [[envelope.radius for envelope in row] for row in predictor.envelopes]
-    doubled = [[2.0 * bound for bound in row] for row in bounds]
+    scaled_bounds = [[factors.get("norm", 1.0) * bound for bound in row] for row in bounds]
+    runs = predictor.runs
+    scaled_runs = replace(runs, noise_bound=runs.noise_bound * factors.get("noise", 1.0))
     settings = {"method": method, "initial_state_noise": initial_noise}
     x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (3, 2))
     inputs = feedback_inputs(plant, x0, 3)
-    before = rc.MultiStepPredictor(runs, kernels, bounds, **settings)
+    before = rc.MultiStepPredictor(runs, predictor.kernels, bounds, **settings)
     before.boxes(x0, inputs)  # whatever it keeps must not leak into the other
-    scaled = before.with_norm_factor(2.0).boxes(x0, inputs)
-    built = rc.MultiStepPredictor(runs, kernels, doubled, **settings).boxes(x0, inputs)
+    scaled = before.scaled(**factors).boxes(x0, inputs)
+    built = rc.MultiStepPredictor(scaled_runs, predictor.kernels, scaled_bounds, **settings).boxes(x0, inputs)
     np.testing.assert_allclose(scaled.upper, built.upper, rtol=1e-9)
     np.testing.assert_allclose(scaled.lower, built.lower, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_saved_predictor_reads_back_to_the_same_boxes(plant, predictor, rng, method, tmp_path):
+    before = rc.MultiStepPredictor(
+        predictor.runs,
+        [
+            rc.Matern(20.0, nu=2.5),
+            0.5 * rc.SquaredExponential((5.0, 5.0, 40.0, 40.0)) + rc.Matern(30.0),
+            rc.Matern(30.0),
+        ],
+        rc.NormBound(300.0, "a guess"),
+        method,
+        {"nugget": 1e-6},
+        [0.001, 0.002],
+    )
+    rc.save_predictor(before, tmp_path / "predictor.npz")
+    after = rc.load_predictor(tmp_path / "predictor.npz")
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (2, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    np.testing.assert_array_equal(after.boxes(x0, inputs).upper, before.boxes(x0, inputs).upper)
+    assert after.method is method
+    assert after.runs.state_names == before.runs.state_names
+    assert after.envelopes[2][1].norm_bound == rc.NormBound(300.0, "a guess")
+    assert after.envelopes[1][0].kernel == before.envelopes[1][0].kernel
+
+
+def test_files_that_are_no_predictors_are_refused(predictor, tmp_path):
+    with pytest.raises(rc.InputError, match=r"ends in \.npz"):
+        rc.save_predictor(predictor, tmp_path / "predictor.json")
+    with pytest.raises(rc.InputError, match="there is no file"):
+        rc.load_predictor(tmp_path / "predictor.npz")
+    (tmp_path / "text.npz").write_text("nothing")
+    np.savez(tmp_path / "other.npz", states=np.zeros(3))
+    for name in ("text.npz", "other.npz"):
+        with pytest.raises(rc.InputError, match="not a file that save_predictor wrote"):
+            rc.load_predictor(tmp_path / name)
+
+
+def test_another_method_has_the_same_data_and_assumptions(plant, predictor, rng):
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (5, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    optimal, closed = predictor.boxes(x0, inputs), predictor.with_method(rc.ClosedFormEnvelope).boxes(x0, inputs)
+    assert (closed.upper >= optimal.upper - optimal.gap).all()
+    assert (closed.lower <= optimal.lower + optimal.gap).all()
+    assert closed.volumes.mean() > 1.5 * optimal.volumes.mean()
 
 
 def test_held_out_runs_contradict_wrong_assumptions_and_no_right_ones(plant, predictor, rng):

@@ -5,6 +5,7 @@ import pytest
 
 import rkhs_control as rc
 from rkhs_control.models.cstr import CSTR
+from rkhs_control.trajectory_files import Plans, load_plans, save_plans
 
 
 @pytest.fixture
@@ -111,6 +112,14 @@ def test_matlab_files_of_version_7_3_are_read(runs, tmp_path):
     assert back.sampling_time == 30.0
 
 
+def load(file, **overrides):
+    return rc.load_trajectories(file, state_names=["x"], input_names=["u"], noise_bound=0.1, **overrides)
+
+
+def read_plans(file):
+    return load_plans(file, state_names=["x"], input_names=["u"])
+
+
 CSV = "trajectory,step,x,u\n0,0,1.0,3.0\n0,1,2.0,3.5\n0,2,3.0,\n"
 
 
@@ -118,22 +127,286 @@ CSV = "trajectory,step,x,u\n0,0,1.0,3.0\n0,1,2.0,3.5\n0,2,3.0,\n"
     ("text", "message"),
     [
         (CSV.replace(",u\n", ",v\n"), "there is no column 'u'; there is: trajectory, step, x, v"),
-        (CSV.replace("2.0", "NaN"), "row 3, column 'x': NaN is not finite"),
+        (
+            CSV.replace("2.0", "NaN"),
+            "row 3, column 'x': NaN is not finite; write a number there, or leave that row out",
+        ),
         (CSV.replace("2.0", "two"), "row 3, column 'x': 'two' is not a number"),
-        (CSV.replace("3.5", ""), "row 3, column 'u': '' is not a number"),
-        (CSV.replace("0,2,", "0,1,"), "row 4: step 1 of trajectory 0 was already in row 3"),
-        (CSV.replace("0,2,", "0,5,"), "row 4: trajectory 0 goes from step 1 to 5"),
+        (CSV.replace("3.5", ""), "row 3, column 'u': '' is not a number; write a number there, or leave that row out"),
+        (
+            CSV.replace("0,2,", "0,1,"),
+            "row 4: step 1 of trajectory 0 was already in row 3; remove one of them, "
+            "or give the second run another name in the column 'trajectory'",
+        ),
+        (
+            CSV.replace("0,2,", "0,5,"),
+            "row 4: trajectory 0 goes from step 1 to 5 .* give the rows after it another name",
+        ),
         (CSV.replace("0,2,", "0,last,"), "row 4, column 'step': 'last' is not a whole number"),
         (CSV + "1,0,1.0,3.0\n1,1,1.0,\n", "runs have from 1 to 2 steps; give a horizon"),
         (CSV + "1,0,1.0,3.0\n", "row 5: trajectory 1 has one step only"),
         ("trajectory,step,x,u\n", "there are no rows below the header"),
-        ("", "there is no column 'trajectory'"),
+        ("", "the file is empty"),
+        ("\n \n", "the file is empty"),
+        (CSV.replace("step", "when"), "a column 'step' or 'time' is needed; there is: trajectory, when, x, u"),
+        (CSV.replace(",x,", ",xx,"), "no column 'x'; there is: trajectory, step, xx, u; did you mean 'xx'[?]"),
+        (CSV.replace(",x,", ",X,"), "no column 'x'; .*; did you mean 'X'[?]"),
+        (CSV.replace(",x,", ",other,"), "no column 'x'; there is: trajectory, step, other, u$"),
+        (CSV.replace("3.5", "3.5,7"), "row 3: there are 5 cells for 4 columns"),
+        (CSV.replace(",3.5", ""), "row 3: there are 3 cells for 4 columns"),
+        (CSV.replace("step,x", "x,step,x").replace("0,", "0,1,"), "row 1: 2 columns are called 'x'; rename"),
+        (CSV.replace(",", ";"), "row 1: the columns are separated by ';'; commas are needed"),
+        ("\n" + CSV.replace(",", ";").replace("step", '"step"'), "row 2: the columns are separated by ';'"),
+        (CSV.replace(",", "\t"), r"row 1: the columns are separated by '\\t'; commas are needed"),
+        (CSV.replace("2.0", '"2.0'), "row 3: this is not readable as CSV"),
+        (CSV.replace("2.0", '"2\n0"'), "row 3, column 'x': '2 0' is not a number"),
+        ("\n" + CSV.replace("2.0", "two"), "row 4, column 'x': 'two' is not a number"),
     ],
 )
 def test_bad_csv_files_are_refused_by_row_and_column(text, message, tmp_path):
     (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises(rc.InputError, match=f"bad.csv.*{message}"):
-        rc.load_trajectories(tmp_path / "bad.csv", state_names=["x"], input_names=["u"], noise_bound=0.1)
+    with pytest.raises(rc.InputError, match=f"bad.csv.*{message}") as refusal:
+        load(tmp_path / "bad.csv")
+    assert "\n" not in str(refusal.value)
+
+
+def test_bytes_that_are_no_text_are_refused_by_row(tmp_path):
+    (tmp_path / "runs.csv").write_bytes(b"\xef\xbb\xbf" + CSV.encode().replace(b"3.5", b"3,5\xb0"))
+    with pytest.raises(rc.InputError, match=r"runs.csv, row 3: this is not UTF-8 text; save the file as CSV in UTF-8"):
+        load(tmp_path / "runs.csv")
+    (tmp_path / "runs.csv").write_text(CSV, encoding="utf-16")
+    with pytest.raises(rc.InputError, match=r"runs.csv, row 1: this is not UTF-8 text"):
+        load(tmp_path / "runs.csv")
+
+
+def test_directories_and_closed_files_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "runs.csv").mkdir()
+    with pytest.raises(rc.InputError, match=r"runs.csv is a directory; give a file"):
+        load(tmp_path / "runs.csv")
+    with pytest.raises(rc.InputError, match=r"is a directory; give a file"):
+        load_plans(tmp_path, state_names=["x"], input_names=["u"])
+
+    def closed(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (tmp_path / "closed.csv").write_text(CSV)
+    monkeypatch.setattr("pathlib.Path.read_bytes", closed)
+    with pytest.raises(rc.InputError, match=r"closed.csv: the file cannot be read \(Permission denied\)"):
+        load(tmp_path / "closed.csv")
+
+
+def test_damaged_csv_files_are_read_or_refused_in_one_line(tmp_path, rng):
+    file, whole = (
+        tmp_path / "runs.csv",
+        np.frombuffer((CSV + "1,0,4.0,3.0\n1,1,5.0,3.5\n1,2,6.0,\n").encode(), np.uint8),
+    )
+    refusals = []
+    for _ in range(500):
+        damaged = whole.copy()
+        damaged[rng.integers(len(whole), size=2)] = rng.choice(list(b'0,;."\n\r\t\x00\xff -eN'), 2)
+        file.write_bytes(damaged[: rng.integers(len(whole) // 2, 2 * len(whole))].tobytes())
+        for read in (load, read_plans):
+            try:
+                read(file)
+            except rc.InputError as refusal:
+                refusals.append(str(refusal))
+    assert 300 < len(refusals) < 1000
+    for refusal in refusals:
+        assert str(file) in refusal
+        assert refusal.splitlines() == [refusal]
+
+
+def test_marks_blanks_and_spaces_around_the_rows_do_not_matter(tmp_path):
+    (tmp_path / "plain.csv").write_text(CSV)
+    dressed = "\r\n" + CSV.replace(",", " , ").replace("\n", "\r\n\r\n  \r\n,,,\r\n")
+    (tmp_path / "dressed.csv").write_bytes(b"\xef\xbb\xbf" + dressed.encode())
+    assert_same(load(tmp_path / "dressed.csv"), load(tmp_path / "plain.csv"))
+
+
+def test_columns_that_are_not_read_may_hold_anything(tmp_path):
+    (tmp_path / "plain.csv").write_text(CSV)
+    header, *rows = CSV.splitlines()
+    (tmp_path / "more.csv").write_text("\n".join([f"{header},note,note,", *(f'{row},"a, b",,NaN' for row in rows)]))
+    assert_same(load(tmp_path / "more.csv"), load(tmp_path / "plain.csv"))
+
+
+def test_a_file_without_trajectory_column_is_one_run(tmp_path):
+    (tmp_path / "named.csv").write_text(CSV)
+    (tmp_path / "one.csv").write_text(CSV.replace("trajectory,", "").replace("\n0,", "\n"))
+    assert_same(load(tmp_path / "one.csv"), load(tmp_path / "named.csv"))
+
+
+TIMES = "trajectory,time,x,u\na,100.3,2.0,3.5\na,100.2,1.0,3.0\nb,7,1.5,3.0\na,100.4,3.0,\nb,7.1,2.5,3.5\nb,7.2,3.5,\n"
+
+
+def test_times_order_the_rows_and_give_the_sampling_time(tmp_path):
+    (tmp_path / "runs.csv").write_text(TIMES)
+    runs = load(tmp_path / "runs.csv")
+    np.testing.assert_array_equal(runs.states[:, :, 0], [[1, 2, 3], [1.5, 2.5, 3.5]])
+    np.testing.assert_array_equal(runs.inputs[:, :, 0], [[3, 3.5], [3, 3.5]])
+    assert runs.sampling_time == 0.1
+    assert load(tmp_path / "runs.csv", sampling_time=0.10001).sampling_time == 0.10001
+
+
+def test_steps_go_before_times(tmp_path):
+    (tmp_path / "runs.csv").write_text("time,step,x,u\n9,2,3.0,\n4,0,1.0,3.0\n4,1,2.0,3.5\n")
+    runs = load(tmp_path / "runs.csv")
+    np.testing.assert_array_equal(runs.states[0, :, 0], [1, 2, 3])
+    assert runs.sampling_time == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "message"),
+    [
+        (
+            TIMES.replace("7.2", "7.3"),
+            {},
+            "row 7: trajectory b goes from time 7.1 to 7.3 where a spacing of 0.1 is expected; "
+            "at a gap, give the rows after it another name in the column 'trajectory'",
+        ),
+        (TIMES.replace("7.2", "7.20011"), {}, "row 7: trajectory b goes from time 7.1 to 7.20011 where"),
+        (TIMES, {"sampling_time": 0.2}, "row 2: trajectory a goes from time 100.2 to 100.3 where a spacing of 0.2 is"),
+        (TIMES, {"sampling_time": 0.0}, "sampling_time must be a number above zero"),
+        (
+            TIMES.replace("7.2", "7.10"),
+            {},
+            "row 7: time 7.1 of trajectory b was already in row 6; remove one of them, "
+            "or give the second run another name in the column 'trajectory'",
+        ),
+        (TIMES.replace("7.2", "7 s"), {}, "row 7, column 'time': '7 s' is not a number"),
+        (TIMES.replace("7.2", "inf"), {}, "row 7, column 'time': inf is not finite"),
+        ("time,x,u\n0,1.0,3.0\n0,2.0,\n", {}, "row 3: time 0.0 of trajectory 0 was already in row 2"),
+    ],
+)
+def test_times_that_repeat_or_leave_gaps_are_refused_by_row(tmp_path, text, given, message):
+    (tmp_path / "runs.csv").write_text(text)
+    with pytest.raises(rc.InputError, match=message):
+        load(tmp_path / "runs.csv", **given)
+
+
+def test_times_may_be_off_by_a_thousandth(tmp_path):
+    (tmp_path / "runs.csv").write_text(TIMES.replace("7.2", "7.20009"))
+    assert len(load(tmp_path / "runs.csv")) == 2
+
+
+def test_a_run_split_at_its_gap_is_two_runs(tmp_path):
+    (tmp_path / "runs.csv").write_text(TIMES.replace("b,7", "a,107"))
+    with pytest.raises(rc.InputError, match=r"trajectory a goes from time 100.4 to 107.0"):
+        load(tmp_path / "runs.csv")
+    (tmp_path / "runs.csv").write_text(TIMES.replace("b,7", "c,107"))
+    assert len(load(tmp_path / "runs.csv")) == 2
+
+
+# ---- plans
+
+
+@pytest.fixture
+def plans(rng):
+    return Plans(
+        names=("gentle", 'a "bold", long one'),
+        x0=(rng.normal(size=2), rng.normal(size=2) * 1e-7),
+        inputs=(rng.normal(size=(1, 1)) / 3, rng.normal(size=(5, 1)) * 1e9),
+        state_names=("c_A", "c_B"),
+        input_names=("u",),
+    )
+
+
+def test_plans_come_back_bit_by_bit(plans, tmp_path):
+    save_plans(plans, tmp_path / "plans.csv")
+    back = load_plans(tmp_path / "plans.csv", state_names=["c_A", "c_B"], input_names=["u"])
+    assert (back.names, back.state_names, back.input_names) == (plans.names, plans.state_names, plans.input_names)
+    for a, b in zip((*back.x0, *back.inputs), (*plans.x0, *plans.inputs), strict=True):
+        np.testing.assert_array_equal(a, b, strict=True)
+    save_plans(back, tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "plans.csv").read_bytes()
+
+
+def test_plans_are_written_with_states_in_their_first_rows_only(tmp_path):
+    save_plans(Plans(("p",), ([0.1, 2.0],), ([[3.0], [1 / 3]],)), tmp_path / "plans.csv")
+    written = (tmp_path / "plans.csv").read_text().splitlines()
+    assert written == ["trajectory,step,x_0,x_1,u_0", "p,0,0.1,2.0,3.0", "p,1,,,0.3333333333333333"]
+
+
+def test_recorded_runs_are_plans_too(runs, tmp_path):
+    rc.save_trajectories(runs, tmp_path / "runs.csv")
+    plans = load_plans(tmp_path / "runs.csv", state_names=runs.state_names, input_names=runs.input_names)
+    assert len(plans) == len(runs)
+    np.testing.assert_array_equal(plans.x0, runs.states[:, 0])
+    np.testing.assert_array_equal(plans.inputs, runs.inputs)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("plan,step,x,u\np,1,not read,3.5\np,0,1.0,3.0\nq,0,2.0,4.0\n", ("p", "q")),
+        ("trajectory,plan,step,x,u\np,z,0,1.0,3.0\np,z,1,,3.5\nq,z,0,2.0,4.0\nq,z,1,,\n", ("p", "q")),
+        ("plan,time,x,u\nq,5,2.0,4.0\np,0.5,,3.5\np,1.0,,\np,0,1.0,3.0\n", ("q", "p")),
+    ],
+)
+def test_plans_of_any_lengths_are_read_by_name(tmp_path, text, names):
+    (tmp_path / "plans.csv").write_text(text)
+    plans = read_plans(tmp_path / "plans.csv")
+    assert plans.names == names
+    for name, x0, inputs in zip(plans.names, plans.x0, plans.inputs, strict=True):
+        assert x0.tolist() == {"p": [1.0], "q": [2.0]}[name]
+        assert inputs.tolist() == {"p": [[3.0], [3.5]], "q": [[4.0]]}[name]
+
+
+def test_a_file_of_one_plan_needs_no_names(tmp_path):
+    (tmp_path / "plans.csv").write_text("step,x,u\n0,1.0,3.0\n1,,3.5\n")
+    plans = read_plans(tmp_path / "plans.csv")
+    assert plans.names == ("0",)
+    assert plans.inputs[0].tolist() == [[3.0], [3.5]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("plan,step,x,u\np,0,,3.0\n", "row 2, column 'x': '' is not a number"),
+        ("plan,step,x,u\np,0,1.0,3.0\np,1,,\np,2,,3.0\n", "row 3, column 'u': '' is not a number"),
+        ("plan,step,x,u\np,0,1.0,\n", "row 2: plan p has no inputs"),
+        ("plan,step,x,u\np,0,1.0,1e60\n", "inputs of plan p must be finite"),
+        ("plan,step,x,u\np,0,1.0,3.0\np,0,1.0,4.0\n", "row 3: step 0 of plan p was already in row 2; .* 'plan'"),
+        ("plan,step,x,u\np,0,1.0,3.0\np,2,,4.0\n", "row 3: plan p goes from step 0 to 2"),
+        ("plan,time,x,u\np,0,1.0,3.0\np,30,,4.0\n", "row 3: plan p goes from time 0.0 to 30.0 where .* of 60.0 is"),
+        ("plan,step,x\np,0,1.0\n", "there is no column 'u'"),
+        ("plan,step,plan,x,u\np,0,p,1.0,3.0\n", "2 columns are called 'plan'"),
+    ],
+)
+def test_bad_plans_are_refused_by_row(tmp_path, text, message):
+    (tmp_path / "plans.csv").write_text(text)
+    with pytest.raises(rc.InputError, match=f"plans.csv.*{message}"):
+        load_plans(tmp_path / "plans.csv", state_names=["x"], input_names=["u"], sampling_time=60.0)
+
+
+def test_plans_are_kept_in_csv_files_only(plans, tmp_path):
+    with pytest.raises(rc.InputError, match=r"the ending must be \.csv"):
+        save_plans(plans, tmp_path / "plans.npz")
+    with pytest.raises(rc.InputError, match="there is no file"):
+        read_plans(tmp_path / "plans.csv")
+    save_plans(plans, tmp_path / "plans.csv")
+    with pytest.raises(rc.InputError, match="plans need state_names and input_names"):
+        load_plans(tmp_path / "plans.csv", state_names=[], input_names=["u"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"names": ("a",)}, "names, x0 and inputs must have one entry a plan, and one at least; got 1, 2 and 2"),
+        ({"names": (), "x0": (), "inputs": ()}, "one at least; got 0, 0 and 0"),
+        ({"names": ("a", " a")}, "names must differ from each other"),
+        ({"x0": ([1.0, 2.0], [1.0])}, "x0 of plan b must have one entry a state"),
+        ({"x0": ([1.0, 2.0], [1.0, np.nan])}, "x0 of plan b must be finite"),
+        ({"inputs": ([1.0], [[1.0]])}, r"inputs of plan a must have shape \(n_steps, n_inputs\); got \(1,\)"),
+        ({"inputs": ([[1.0]], [[1.0, 2.0]])}, r"inputs of plan b must have shape"),
+        ({"inputs": ([[1.0]], [[np.inf]])}, r"inputs of plan b must be finite"),
+        ({"state_names": ("x",)}, "state_names must be 2 strings"),
+    ],
+)
+def test_wrong_plans_are_refused_by_name(change, message):
+    arguments = {"names": ("a", "b"), "x0": ([1.0, 2.0],) * 2, "inputs": ([[1.0]], [[1.0], [2.0]])}
+    with pytest.raises(rc.InputError, match=message):
+        Plans(**{**arguments, **change})
 
 
 @pytest.mark.parametrize("ending", ["npz", "mat", "h5"])

@@ -14,11 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from ..observations import Observations
-from ..predictor import MultiStepPredictor
+from ..kernels import Kernel
+from ..predictor import MultiStepPredictor, by_step_and_state
 from ..regression import KernelModel, kernel_ridge
+from ..selection import Progress, step_observations
 from ..sets import Box
-from ..validation import FloatArray, as_floats, as_vector
+from ..trajectories import Trajectories
+from ..validation import FloatArray, as_floats, as_points, as_vector
+
+_PLANS_A_TASK = 20
 
 Cost = Callable[[Any, Any, int], Any]
 """`cost(x, u, n)`: a CasADi expression of the predicted state at step `n` and the input that leads there."""
@@ -74,16 +78,24 @@ class CertaintyEquivalentOCP:
     state_limits: Box
 
     @classmethod
+    def from_runs(cls, runs: Trajectories, kernels: Any, regularisations: Any, **fields: Any) -> CertaintyEquivalentOCP:
+        """On kernel-ridge models of recorded runs; kernels and regularisations for all, or by step and state."""
+        kernel = by_step_and_state(kernels, Kernel, "kernels", runs)
+        added = by_step_and_state(regularisations, (float, int), "regularisations", runs)
+        models = [
+            tuple(
+                kernel_ridge(step_observations(runs, n + 1, i), kernel[n][i], added[n][i]) for i in range(runs.n_states)
+            )
+            for n in range(runs.horizon)
+        ]
+        return cls(tuple(models), **fields)
+
+    @classmethod
     def from_predictor(
-        cls, predictor: MultiStepPredictor, regularisation: float, **fields: Any
+        cls, predictor: MultiStepPredictor, regularisations: Any, **fields: Any
     ) -> CertaintyEquivalentOCP:
         """On kernel-ridge models with the data and kernels of a predictor."""
-
-        def model(envelope: Any) -> KernelModel:
-            data: Observations = envelope.data
-            return kernel_ridge(data, envelope.kernel, regularisation)
-
-        return cls(tuple(tuple(model(envelope) for envelope in row) for row in predictor.envelopes), **fields)
+        return cls.from_runs(predictor.runs, predictor.kernels, regularisations, **fields)
 
     @property
     def horizon(self) -> int:
@@ -117,6 +129,25 @@ class CertaintyEquivalentOCP:
             bool(stats["success"]),
             str(stats["return_status"]),
         )
+
+    def solve_many(self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None) -> list[Plan]:
+        """A plan from every row of `x0`, each from the same guess, so that nothing depends on how they are shared."""
+        from joblib import Parallel, delayed
+
+        starts = as_points(x0, "x0", self.state_limits.n_dims)
+        chunks = np.array_split(starts, max(1, len(starts) // _PLANS_A_TASK))
+        plans: list[Plan] = []
+        for part in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(self._solve_each)(c) for c in chunks):
+            plans += part
+            if progress is not None:
+                progress(len(plans), len(starts))
+        return plans
+
+    def _solve_each(self, starts: FloatArray) -> list[Plan]:
+        return [self.solve(x0) for x0 in starts]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_compiled"}
 
     @cached_property
     def _compiled(self) -> tuple[Any, Any]:

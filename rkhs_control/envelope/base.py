@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
@@ -113,14 +112,18 @@ class Envelope(ABC):
         lower, upper = self.data.lower, self.data.upper
         return Side(-upper, -lower, True), Side(lower, upper, False)
 
-    def with_norm_bound(self, norm_bound: float | NormBound) -> Self:
-        """The same envelope under another norm bound; what does not depend on it is not computed again."""
-        other = copy(self)
-        kept = {field.name for field in fields(self)} | {"gram", "least_norm", "sides"}
-        for name in set(vars(other)) - kept:
-            del vars(other)[name]
-        object.__setattr__(other, "norm_bound", NormBound.of(norm_bound))
-        NormBound.of(norm_bound).require_consistent(other.gram, other.least_norm, other.data)
+    def with_assumptions(self, data: Observations, norm_bound: float | NormBound) -> Self:
+        """The same envelope for other intervals at the same inputs, or another norm bound.
+
+        What does not depend on them is not computed again.
+        """
+        if data is not self.data and not np.array_equal(data.X, self.data.X):
+            raise InputError("with_assumptions takes data at the same inputs")
+        other = object.__new__(type(self))
+        kept = {"gram"} if data is not self.data else {"gram", "least_norm", "sides"}
+        vars(other).update({name: value for name, value in vars(self).items() if name in kept})
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        other.__init__(**{**given, "data": data, "norm_bound": norm_bound})  # type: ignore[misc]
         return other
 
     @abstractmethod

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from ..functionals import Functional, Points
-from ..regression import KernelModel, minimum_norm
+from ..regression import KernelModel
 from ..validation import FloatArray
 from ..witness import Witness, dot_up, sum_up
 from .base import Envelope, Side, UpperBound
-from .projection import Spectrum, deviation_up, radius_up
+from .projection import deviation_up, radius_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,18 +29,15 @@ class ClosedFormEnvelope(Envelope):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.data.require_two_sided()
-        if self.model is None:
-            object.__setattr__(self, "model", minimum_norm(self.data, self.kernel))
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
-        assert self.model is not None
         sign = -1.0 if side.is_mirrored else 1.0
         y = sign * self.data.centre
         bounds = []
         for functional in functionals:
             row = functional.row(self.kernel, self.data.X)
-            weights = self._spectrum.solve(row, self.nugget)
-            nominal = sign * self.model.apply(functional)
+            weights = self.gram.spectrum.solve(row, self.nugget)
+            nominal = sign * self._model.apply(functional)
             offset = max(dot_up(y, weights) - nominal, nominal + dot_up(-y, weights))
             width = sum_up(
                 deviation_up(functional, self.gram, weights, self._centre, self._radius),
@@ -51,8 +48,10 @@ class ClosedFormEnvelope(Envelope):
         return bounds
 
     @cached_property
-    def _spectrum(self) -> Spectrum:
-        return Spectrum.of(self.kernel(self.data.X))
+    def _model(self) -> KernelModel:
+        if self.model is not None:
+            return self.model
+        return KernelModel(self.data.X[self._centre.indices], self.kernel, self._centre.weights)
 
     @cached_property
     def _centre(self) -> Witness:

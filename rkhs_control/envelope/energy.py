@@ -15,7 +15,7 @@ from ..kernels import UNIT_ROUNDOFF
 from ..validation import FloatArray, positive
 from ..witness import Witness, dot_up, sum_up
 from .base import Envelope, Side, UpperBound
-from .projection import Spectrum, deviation_up, radius_up
+from .projection import deviation_up, radius_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,42 +33,40 @@ class EnergyEnvelope(Envelope):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.energy is not None:
+            object.__setattr__(self, "energy", positive(self.energy, "energy"))
+
+    @cached_property
+    def _energy(self) -> float:
+        """Of the noise around the middles of the intervals, rounded up."""
         if self.energy is None:
-            object.__setattr__(self, "energy", dot_up(self.data.half_width, self.data.half_width))
-        else:
-            # A middle differs from its output by what rounding the interval's ends may do.
-            lost = 4.0 * UNIT_ROUNDOFF * np.maximum(np.abs(self.data.lower), np.abs(self.data.upper))
-            given = math.sqrt(positive(self.energy, "energy"))
-            total = (given + math.sqrt(dot_up(lost, lost))) * (1.0 + 4.0 * UNIT_ROUNDOFF)
-            object.__setattr__(self, "energy", total**2 * (1.0 + 4.0 * UNIT_ROUNDOFF))
+            return dot_up(self.data.half_width, self.data.half_width)
+        # A middle differs from its output by what rounding the interval's ends may do.
+        lost = 4.0 * UNIT_ROUNDOFF * np.maximum(np.abs(self.data.lower), np.abs(self.data.upper))
+        total = (math.sqrt(self.energy) + math.sqrt(dot_up(lost, lost))) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+        return total**2 * (1.0 + 4.0 * UNIT_ROUNDOFF)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
         sign = -1.0 if side.is_mirrored else 1.0
         return [self._upper_bound(sign * self.data.centre, functional) for functional in functionals]
 
-    @cached_property
-    def _spectrum(self) -> Spectrum:
-        return Spectrum.of(self.kernel(self.data.X))
-
     def _upper_bound(self, y: FloatArray, functional: Functional) -> UpperBound:
         from scipy.optimize import minimize_scalar
 
         row = functional.row(self.kernel, self.data.X)
-        rotated_row, rotated_y = self._spectrum.vectors.T @ row, self._spectrum.vectors.T @ y
+        rotated_row, rotated_y = self.gram.spectrum.vectors.T @ row, self.gram.spectrum.vectors.T @ y
         norm2 = functional.squared_norm(self.kernel)
 
         def value(log_s: float) -> float:
             s = math.exp(log_s)
-            shifted = np.maximum(self._spectrum.values, 0.0) + s
+            shifted = np.maximum(self.gram.spectrum.values, 0.0) + s
             variance = max(norm2 - float(np.sum(rotated_row**2 / shifted)), 0.0)
-            assert self.energy is not None
-            beta2 = max(self.radius**2 + self.energy / s - float(np.sum(rotated_y**2 / shifted)), 0.0)
+            beta2 = max(self.radius**2 + self._energy / s - float(np.sum(rotated_y**2 / shifted)), 0.0)
             return float(np.sum(rotated_row * rotated_y / shifted)) + math.sqrt(beta2 * variance)
 
         # The balance of both balls is near energy / Gamma^2; eight decades on either side of it are plenty.
-        assert self.energy is not None
         least = 1e-16 * self.kernel.variance
-        middle = math.log(max(self.energy / self.radius**2, least))
+        middle = math.log(max(self._energy / self.radius**2, least))
         grid = np.maximum(middle + np.linspace(-18.0, 18.0, 37), math.log(least))
         near = int(np.argmin([value(g) for g in grid]))
         best = minimize_scalar(value, bounds=(grid[max(near - 1, 0)], grid[min(near + 1, 36)]), method="bounded")
@@ -76,14 +74,13 @@ class EnergyEnvelope(Envelope):
 
     def _evaluate(self, y: FloatArray, row: FloatArray, functional: Functional, s: float) -> float:
         """The bound at one `s`, rounded up."""
-        assert self.energy is not None
         gram = Gram(self.data.X, self.kernel, nugget=s)
-        weights, centre = self._spectrum.solve(row, s), self._spectrum.solve(y, s)
+        weights, centre = self.gram.spectrum.solve(row, s), self.gram.spectrum.solve(y, s)
         square = float(centre @ gram.combine(np.arange(len(y)), centre))
         relative = self.kernel.rounding(self.data.n_dims) + (2 * len(y) + 8) * UNIT_ROUNDOFF
         square_up = square + relative * (self.kernel.variance + s) * float(np.abs(centre).sum()) ** 2
         radius = radius_up(
-            sum_up(self.radius**2, self.energy / s * (1 + 4 * UNIT_ROUNDOFF)),
+            sum_up(self.radius**2, self._energy / s * (1 + 4 * UNIT_ROUNDOFF)),
             square_up,
             -dot_up(-y, centre),
         )

@@ -33,29 +33,30 @@ class GaussianProcessEnvelope(Envelope):
         super().__post_init__()
         if not 0.0 < self.confidence < 1.0:
             raise InputError(f"confidence must lie between 0 and 1; got {self.confidence}")
-        std = float(self.data.half_width.max()) / 2.58 if self.noise_std is None else self.noise_std
-        object.__setattr__(self, "noise_std", positive(std, "noise_std"))
+        if self.noise_std is not None:
+            object.__setattr__(self, "noise_std", positive(self.noise_std, "noise_std"))
+
+    @cached_property
+    def _noise_std(self) -> float:
+        return positive(self.data.half_width.max() / 2.58 if self.noise_std is None else self.noise_std, "noise_std")
 
     @cached_property
     def _factor(self) -> tuple[FloatArray, bool]:
-        assert self.noise_std is not None
         K = self.kernel(self.data.X)
-        K[np.diag_indices_from(K)] += self.noise_std**2
+        K[np.diag_indices_from(K)] += self._noise_std**2
         return cho_factor(K, lower=True)  # type: ignore[no-any-return]
 
     @cached_property
     def information_gain(self) -> float:
         """`1/2 ln det(I + K / noise_std^2)`."""
-        assert self.noise_std is not None
-        return float(np.sum(np.log(np.diag(self._factor[0])))) - len(self.data) * math.log(self.noise_std)
+        return float(np.sum(np.log(np.diag(self._factor[0])))) - len(self.data) * math.log(self._noise_std)
 
     @cached_property
     def beta(self) -> float:
-        assert self.noise_std is not None
         inside = self.information_gain + 1.0 - math.log(1.0 - self.confidence)
         if self.authors_beta:
             return self.radius + float(self.data.half_width.max()) * math.sqrt(2.0 * inside)
-        return self.radius + 4.0 * self.noise_std * math.sqrt(inside)
+        return self.radius + 4.0 * self._noise_std * math.sqrt(inside)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
         sign = -1.0 if side.is_mirrored else 1.0

@@ -10,8 +10,6 @@ such a bound wrong: both only make it wider. (With a nugget, the same in the pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..functionals import Functional
@@ -19,25 +17,6 @@ from ..gram import Gram
 from ..kernels import UNIT_ROUNDOFF
 from ..validation import FloatArray, IndexArray
 from ..witness import Witness, dot_up, sum_up
-
-
-@dataclass(frozen=True, eq=False)
-class Spectrum:
-    """Eigenvalues and -vectors of a kernel matrix; solves leave out what is not told apart from zero."""
-
-    values: FloatArray
-    vectors: FloatArray
-
-    @classmethod
-    def of(cls, K: FloatArray) -> Spectrum:
-        return cls(*np.linalg.eigh(K))
-
-    def solve(self, right: FloatArray, added: float = 0.0) -> FloatArray:
-        """`(K + added I)^-1 right`, for a column or columns."""
-        shifted = self.values + added
-        kept = shifted > len(shifted) * UNIT_ROUNDOFF * np.abs(shifted).max()
-        inverse = np.where(kept, 1.0 / np.where(kept, shifted, 1.0), 0.0)
-        return self.vectors @ (inverse * (self.vectors.T @ right).T).T
 
 
 def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, centre: Witness, radius: float) -> float:

@@ -1,0 +1,80 @@
+"""What is chosen from runs: sensible, reproducible, with its provenance."""
+
+import numpy as np
+import pytest
+from test_predictor import plant, recorded  # noqa: F401
+
+import rkhs_control as rc
+
+
+@pytest.fixture(scope="module")
+def runs(plant):  # noqa: F811
+    return recorded(plant, np.random.default_rng(3), n_runs=80, n_steps=2)
+
+
+def test_without_candidates_lengthscales_follow_the_units(runs):
+    """The same runs in other units: the same predictor, in other units."""
+    factors = np.array([1000.0, 0.01])
+    other = rc.Trajectories(runs.states * factors, runs.inputs * 60.0, runs.noise_bound * factors)
+    here, there = (rc.select_assumptions(r, rng=np.random.default_rng(0)) for r in (runs, other))
+    for n in range(2):
+        scale = np.concatenate([factors, np.full(n + 1, 60.0)])
+        for i in range(2):
+            lengthscales = np.array(here.kernels[n][i].lengthscale) * scale
+            np.testing.assert_allclose(there.kernels[n][i].lengthscale, lengthscales, rtol=1e-9)
+            bound = here.norm_bounds[n][i].value * factors[i]
+            np.testing.assert_allclose(there.norm_bounds[n][i].value, bound, rtol=1e-6)
+
+
+def test_shares_and_order_of_the_work_do_not_matter(runs):
+    one, two = (rc.select_assumptions(runs, rng=np.random.default_rng(7), n_jobs=jobs) for jobs in (1, 2))
+    assert one.kernels == two.kernels
+    assert one.norm_bounds == two.norm_bounds
+    assert one.regularisations == two.regularisations
+
+
+def test_per_dimension_lengthscales_differ_and_predict_no_worse(plant, runs):  # noqa: F811
+    isotropic = rc.select_assumptions(runs, [5.0, 20.0, 80.0])
+    chosen = rc.select_assumptions(runs, [5.0, 20.0, 80.0], per_dimension=True)
+    held_out = recorded(plant, np.random.default_rng(4), n_runs=100, n_steps=2)
+    errors = []
+    for selection in (isotropic, chosen):
+        model = rc.kernel_ridge(
+            rc.Observations(runs.arguments(2), runs.states[:, 2, 1], 0.06),
+            selection.kernels[1][1],
+            selection.regularisations[1][1],
+        )
+        errors.append(np.mean((model(held_out.arguments(2)) - held_out.states[:, 2, 1]) ** 2))
+    assert len(set(chosen.kernels[1][1].lengthscale)) > 1
+    assert errors[1] <= 1.1 * errors[0]
+
+
+def test_norm_estimates_say_where_they_come_from(runs):
+    least = rc.select_assumptions(runs, [20.0])
+    interpolant = rc.select_assumptions(runs, [20.0], norm_estimate="interpolant", safety_factor=1.2)
+    assert least.norm_bounds[0][0].provenance.startswith("least norm through 80 intervals")
+    assert least.norm_bounds[0][0].provenance.endswith(", times 3")
+    assert interpolant.norm_bounds[0][0].provenance.startswith("norm of the interpolant of 80 samples")
+    # Noise taken for signal is most of it
+    assert interpolant.norm_bounds[0][0].value > 10.0 * least.norm_bounds[0][0].value
+
+
+def test_progress_counts_every_step_and_state(runs):
+    seen = []
+    rc.select_assumptions(runs, [20.0], progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_runs_that_had_no_part_refute_a_noise_bound_that_is_too_small(plant, runs):  # noqa: F811
+    more = recorded(plant, np.random.default_rng(5), n_runs=200, n_steps=2)
+    small = {"noise_bound": 0.01}
+    few, many = (rc.Trajectories(r.states, r.inputs, **small) for r in (runs, more))
+    with pytest.raises(rc.FalsifiedNormBoundError, match="or noise_bound if that is too small"):
+        rc.MultiStepPredictor.select(many, [20.0, 40.0], selection=few)
+
+
+def test_wrong_settings_are_refused_by_name(runs):
+    with pytest.raises(rc.InputError, match="norm_estimate must be 'least_norm' or 'interpolant'; got 'both'"):
+        rc.select_assumptions(runs, [20.0], norm_estimate="both")
+    with pytest.raises(rc.InputError, match="lengthscales"):
+        rc.select_assumptions(runs, [-1.0])
