@@ -1,1 +1,7 @@
-"""Plants and ground truths: what the toolkit is tried on."""
+"""Plants and ground truths: what the toolkit is tried on; the plants by name."""
+
+from .cstr import CSTR
+from .plant import Plant
+from .quadruple_tank import QuadrupleTank
+
+PLANTS: dict[str, type[Plant]] = {plant.name: plant for plant in (CSTR, QuadrupleTank)}

@@ -1,4 +1,4 @@
-"""The envelope benchmark: every number from one run, speed as a ratio against a named alternative."""
+"""Benchmarks of bounds and of certificates: all numbers from one run, speed as a ratio to a named alternative."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import __version__
+from .certifier import certify_plans
 from .envelope.alternating import AlternatingEnvelope
 from .envelope.base import Band, Envelope
 from .envelope.closed_form import ClosedFormEnvelope
@@ -21,6 +22,8 @@ from .envelope.optimal import OptimalEnvelope
 from .kernels import Kernel, SquaredExponential
 from .models import henon
 from .observations import Observations
+from .scenarios.material import OPTIMAL, Work, gather, plan_from
+from .scenarios.schema import load_scenario
 from .validation import FloatArray
 
 _Progress = Callable[[str], None]
@@ -138,6 +141,56 @@ def run(progress: _Progress = lambda message: None) -> dict[str, Any]:
         "numpy": np.__version__,
     }
     return {"machine": machine, "measurements": [asdict(m) for m in measurements]}
+
+
+@dataclass(frozen=True)
+class PlanMeasurement:
+    """One method on the plans of the CSTR scenario; times in seconds."""
+
+    method: str
+    n_samples: int
+    plan_s: float | None
+    """One plan: two bounds a step and state."""
+    bound_s: float
+    plans_per_second: float | None
+    """Many plans, on all processes."""
+    conic_ratio: float
+    """How many times faster a bound than the conic programme."""
+
+
+def run_plans(work: Work, n_plans: int = 1000) -> list[PlanMeasurement]:
+    """How long it takes to certify plans of the CSTR scenario, predictors built."""
+    scenario, folder = load_scenario("cstr")
+    material = gather(scenario, folder, work)
+    assert material.control is not None
+    limits = material.limits
+    x0 = work.rng.uniform(limits.state_limits.lower, limits.state_limits.upper, (n_plans, material.runs.n_states))
+    inputs = np.array([plan.inputs for plan in plan_from(material.control, x0, "plans to certify", work)])
+    n_bounds = 2 * material.runs.horizon * material.runs.n_states
+    rows: list[PlanMeasurement] = []
+    with work.stage("one bound by the conic programme") as progress:
+        last = material.predictors[OPTIMAL].envelopes[-1][0]
+        conic = ConicEnvelope(last.data, last.kernel, last.norm_bound)
+        began = time.perf_counter()
+        conic.bounds(np.concatenate([x0[0], inputs[0].ravel()])[None])
+        conic_s = (time.perf_counter() - began) / 2.0
+        rows.append(PlanMeasurement("conic primal (Clarabel)", len(last.data), None, conic_s, None, 1.0))
+        progress(1, 1)
+    for method, predictor in material.predictors.items():
+        with work.stage(f"certifying {n_plans} plans, {method}") as progress:
+            seconds = []
+            for i in range(20):  # the first ones warm up
+                began = time.perf_counter()
+                certify_plans(predictor, x0[i : i + 1], inputs[i : i + 1], **vars(limits), n_jobs=1)
+                seconds.append(time.perf_counter() - began)
+            plan_s = float(np.median(seconds[5:]))
+            began = time.perf_counter()
+            certify_plans(predictor, x0, inputs, **vars(limits), n_jobs=work.n_jobs)
+            rate = n_plans / (time.perf_counter() - began)
+            bound_s = plan_s / n_bounds
+            rows.append(PlanMeasurement(method, len(last.data), plan_s, bound_s, rate, conic_s / bound_s))
+            progress(1, 1)
+    return rows
 
 
 def _compare(problem: BenchProblem, n_conic: int, progress: _Progress) -> Iterator[Measurement]:

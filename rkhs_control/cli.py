@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from . import __version__
-from .errors import RkhsControlError
+from .errors import InputError, RkhsControlError
 
 app = typer.Typer(
-    help="Guaranteed bounds on an unknown plant from recorded data.",
-    epilog="Start with `rkhs-control list`, then `rkhs-control run tables`.",
+    help="Will this planned input sequence keep the real plant within its limits? Answers from recorded data.",
+    epilog="Start with `rkhs-control run cstr`. For your own data: `rkhs-control example my_plant` writes a scenario, "
+    "recorded runs and a plan to start from; then `rkhs-control certify my_plant/scenario.toml --plan "
+    "my_plant/plan.csv`. Exit codes: 0 certified, 2 undecided, 3 refuted, 1 error.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,11 +28,20 @@ app = typer.Typer(
 bench_app = typer.Typer(help="Measure speed against named alternatives, all in one run.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 
-STUDIES = {"tables": "Tables I and II of the paper: widths of the optimal bounds, ours beside the printed ones"}
+TABLES = "tables"
+EXIT_CODES = {"CERTIFIED": 0, "UNDECIDED": 2, "REFUTED": 3}
 
 ALL_CORES = os.cpu_count() or 1
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to spread the bounds over.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to spread the work over.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Keep the numbers in this file.", dir_okay=False)]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Folder for the results; results/NAME by default.", file_okay=False)
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Of the random numbers, instead of the scenario's.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a key of the scenario: --set 'limits.states.c_A=[1.0, 2.7]'. Repeatable."),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -48,25 +52,86 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 @app.command("list")
-def list_studies() -> None:
-    """List the studies that `rkhs-control run` knows."""
-    table = Table("name", "what it does", title="Studies")
-    for name, description in STUDIES.items():
-        table.add_row(name, description)
+def list_scenarios() -> None:
+    """List the scenarios and studies that `rkhs-control run` knows by name."""
+    from .scenarios.schema import builtin_scenarios, load_scenario
+
+    table = Table("name", "what it does", title="rkhs-control run NAME")
+    for name in builtin_scenarios():
+        table.add_row(name, load_scenario(name)[0].description)
+    table.add_row(TABLES, "Tables I and II of the paper: widths of the optimal bounds, ours beside the printed ones.")
     Console().print(table)
 
 
 @app.command()
 def run(
-    study: Annotated[str, typer.Argument(help="One of those that `rkhs-control list` names.")],
+    scenario: Annotated[str, typer.Argument(help="A name that `rkhs-control list` shows, or a TOML file of your own.")],
+    out: Out = None,
+    seed: Seed = None,
     jobs: Jobs = ALL_CORES,
-    json_file: JsonFile = None,
+    changes: Set = None,
 ) -> None:
-    """Run a study and print its table; exit code 1 if it does not come out as it should."""
-    if study not in STUDIES:
-        raise typer.BadParameter(f"there is no study {study!r}; there is: {', '.join(STUDIES)}")
-    _require_folder(json_file)
-    raise typer.Exit(_tables(jobs, json_file))
+    """Run a scenario: record or load runs, build predictors, certify plans, draw figures.
+
+    The exit code is that of the worst verdict: 0 certified, 2 undecided, 3 refuted; 1 is an error, or a study that
+    does not come out as it should.
+    """
+    from .scenarios.schema import load_scenario
+    from .scenarios.study import run_study
+
+    folder = _result_folder(out, scenario)
+    if scenario == TABLES:
+        raise typer.Exit(_tables(jobs, folder))
+    loaded, base = load_scenario(scenario, _parsed(changes))
+    raise typer.Exit(
+        _show(lambda work: run_study(loaded, base, work), loaded.seed if seed is None else seed, jobs, folder)
+    )
+
+
+@app.command()
+def certify(
+    scenario: Annotated[str, typer.Argument(help="A TOML file with your data and limits, or a name from `list`.")],
+    plan: Annotated[
+        Path,
+        typer.Option(
+            "--plan",
+            help="CSV with the columns step (or time), the states and the inputs: the initial state in the first row, "
+            "inputs in every row. A column `plan` tells several plans apart.",
+        ),
+    ],
+    out: Out = None,
+    seed: Seed = None,
+    jobs: Jobs = ALL_CORES,
+    changes: Set = None,
+) -> None:
+    """Certify the plans in a file against the data and limits of a scenario.
+
+    Exit code 0 if all are certified, 3 if any is refuted, else 2; 1 is an error, and then nothing is written.
+    """
+    from .scenarios.schema import load_scenario
+    from .scenarios.study import certify_file
+
+    folder = _result_folder(out, scenario)
+    loaded, base = load_scenario(scenario, _parsed(changes))
+    seed = loaded.seed if seed is None else seed
+    raise typer.Exit(_show(lambda work: certify_file(loaded, base, plan, work), seed, jobs, folder))
+
+
+@app.command()
+def example(
+    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+) -> None:
+    """Write a scenario, recorded runs and a plan of a reactor into a folder, to try and to change."""
+    from .scenarios.example import write_example
+
+    write_example(folder, seed)
+    Console().print(
+        f"{folder}: scenario.toml, runs.csv, plan.csv. Next:\n\n"
+        f"    rkhs-control certify {folder / 'scenario.toml'} --plan {folder / 'plan.csv'}\n",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 @bench_app.command("envelope")
@@ -75,109 +140,130 @@ def bench_envelope(json_file: JsonFile = None) -> None:
 
     Takes a few minutes, nearly all of them in the conic solver at 800 samples.
     """
-    from . import bench
+    from . import bench, console
 
     _require_folder(json_file)
-    console = Console()
-    with console.status("") as status:
+    screen = Console()
+    with screen.status("") as status:
         result = bench.run(lambda message: status.update(f"measuring: {message}"))
-    console.print(_bench_table(result["measurements"]))
-    _keep(result, json_file, console)
+    screen.print(console.bench_table(result["measurements"]))
+    _keep(result, json_file, screen)
 
 
-def main() -> None:
-    """Entry point: what the package refuses is one line, not a traceback."""
-    try:
-        app()
-    except RkhsControlError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
-        raise SystemExit(1) from None
-
-
-def _tables(jobs: int, json_file: Path | None) -> int:
+@bench_app.command("certify")
+def bench_certify(
+    plans: Annotated[int, typer.Option("--plans", min=20, help="How many plans to certify.")] = 1000,
+    jobs: Jobs = ALL_CORES,
+    json_file: JsonFile = None,
+) -> None:
+    """Time certificates of the CSTR scenario: one plan, and many plans a second. Takes about two minutes."""
     from dataclasses import asdict
 
+    from . import bench, console
+    from .scenarios.material import Work
+
+    _require_folder(json_file)
+    screen = Console()
+    with console.progress_bars(screen) as announce:
+        rows = [asdict(row) for row in bench.run_plans(Work(1, jobs, announce), plans)]
+    screen.print(console.plans_table(rows))
+    _keep(rows, json_file, screen)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: what the user can mend is one line, not a traceback, and exits with 1."""
+    # Processes share the work; threads inside the linear algebra would only wait for each other.
+    for library in ("OPENBLAS", "MKL", "OMP"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        code = app(arguments, standalone_mode=False)
+    except usage_error as error:
+        error.show()
+        code = 1
+    except (RkhsControlError, OSError) as error:
+        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        code = 1
+    except (typer.Abort, KeyboardInterrupt):
+        Console(stderr=True).print("interrupted; nothing was written")
+        code = 130
+    raise SystemExit(code or 0)
+
+
+def _show(study: Any, seed: int, jobs: int, folder: Path) -> int:
+    """Run a study with progress bars, print what it found, keep it, and return the exit code."""
+    from . import console
+    from .scenarios.material import Work
+    from .scenarios.outputs import write_results
+
+    screen = Console()
+    with console.progress_bars(screen) as announce:
+        work = Work(seed, jobs, announce)
+        result = study(work)
+        with work.stage("figures and files") as progress:
+            write_results(result, folder)
+            progress(1, 1)
+    screen.print(console.study_table(result))
+    for remark in console.study_remarks(result):
+        screen.print(remark, highlight=False, soft_wrap=True)
+    screen.print(f"{sum(work.timings.values()):.0f} s; figures, summary, plans and predictor are in {folder}")
+    return 1 if result.is_contradicted else EXIT_CODES[result.worst_verdict.name]
+
+
+def _tables(jobs: int, folder: Path) -> int:
+    from dataclasses import asdict
+
+    from . import console
     from .scenarios import tables
 
-    console = Console()
-    table = Table("noise", "design", "norm bound", "noise bound", "printed", "ours", "gap", "", title="Rows `opt`")
-    kept = []
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("cells", total=36)
+    screen = Console()
+    cells = []
+    with console.progress_bars(screen) as announce:
+        progress = announce("cells")
         for cell in tables.cells(jobs):
-            kept.append(cell)
-            table.add_row(
-                f"{cell.noise:g}",
-                cell.design,
-                f"{cell.norm_bound:g}",
-                f"{cell.noise_bound:g}",
-                f"{cell.printed:.2f}",
-                f"{cell.width:.2f}",
-                f"{cell.largest_relative_gap:.0e}",
-                "[green]ok[/green]" if cell.agrees else "[red]differs[/red]",
-            )
-            progress.advance(task)
-    console.print(table)
-    agreeing = sum(cell.agrees for cell in kept)
-    console.print(
-        f"{agreeing} of {len(kept)} cells lie between 97 % of the printed width and 0.01 above it. "
+            cells.append(cell)
+            progress(len(cells), tables.N_CELLS)
+    screen.print(console.cells_table(cells))
+    agreeing = sum(cell.agrees for cell in cells)
+    screen.print(
+        f"{agreeing} of {len(cells)} cells lie between 97 % of the printed width and 0.01 above it. "
         "Ours are the smaller: the printed ones come from a kernel matrix with 1e-5 on its diagonal."
     )
-    _keep([asdict(cell) for cell in kept], json_file, console)
-    return 0 if agreeing == len(kept) else 1
-
-
-def _bench_table(measurements: list[dict[str, Any]]) -> Table:
-    table = Table(
-        "problem",
-        "samples",
-        "method",
-        "set-up",
-        "a bound",
-        "faster than conic",
-        "largest gap",
-        "active",
-        "width",
-        "memory",
-    )
-    previous = None
-    for m in measurements:
-        if previous not in (None, m["problem"]):
-            table.add_section()
-        previous = m["problem"]
-        table.add_row(
-            m["problem"],
-            f"{m['n_samples']:,}",
-            m["method"],
-            _seconds(m["setup_s"]),
-            _seconds(m["bound_s"]),
-            "" if m["conic_ratio"] is None else f"{m['conic_ratio']:,.{0 if m['conic_ratio'] >= 10 else 2}f} x",
-            "" if m["largest_relative_gap"] is None else f"{m['largest_relative_gap']:.0e}",
-            "" if m["mean_active"] is None else f"{m['mean_active']:.0f}",
-            f"{m['mean_width']:.4g}",
-            "" if m["peak_memory_mb"] is None else f"{m['peak_memory_mb']:.0f} MB",
-        )
-    return table
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.2f} s" if value >= 0.1 else f"{1e3 * value:.2f} ms"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tables.json").write_text(json.dumps([asdict(cell) for cell in cells], indent=2) + "\n")
+    screen.print(f"kept in {folder}")
+    return 0 if agreeing == len(cells) else 1
 
 
 def _require_folder(file: Path | None) -> None:
-    """Refuse before a long run what could not be written after it."""
     if file is not None and not file.resolve().parent.is_dir():
-        raise typer.BadParameter(f"the folder of {file} does not exist", param_hint="--json")
+        raise InputError(f"the folder of {file} does not exist")
 
 
-def _keep(content: Any, file: Path | None, console: Console) -> None:
+def _keep(content: Any, file: Path | None, screen: Console) -> None:
     if file is not None:
         file.write_text(json.dumps(content, indent=2) + "\n")
-        console.print(f"kept in {file}")
+        screen.print(f"kept in {file}")
+
+
+def _result_folder(out: Path | None, scenario: str) -> Path:
+    """Refuse before a long run what could not be written after it."""
+    folder = Path("results") / Path(scenario).stem if out is None else out
+    nearest = next(path for path in (folder, *folder.resolve().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise InputError(f"results cannot be written to {folder}: {nearest} is not a folder that can be written to")
+    return folder
+
+
+def _parsed(changes: list[str] | None) -> dict[str, Any]:
+    """`key=value` with values as in TOML; a bare word is a text."""
+    parsed = {}
+    for change in changes or []:
+        key, separator, text = change.partition("=")
+        if not separator or not key.strip():
+            raise InputError(f"--set takes key=value, such as 'limits.states.c_A=[1.0, 2.7]'; got {change!r}")
+        try:
+            parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed[key.strip()] = text.strip()
+    return parsed

@@ -26,6 +26,9 @@ PRINTED = {
 }
 
 
+N_CELLS = sum(len(row) for designs in PRINTED.values() for row in designs.values())
+
+
 @dataclass(frozen=True)
 class Cell:
     """One cell of a table: the width as printed, and ours."""
@@ -45,7 +48,7 @@ class Cell:
 
 
 def cells(n_jobs: int | None = None, n_per_axis: int = 50) -> Iterator[Cell]:
-    """The 36 cells, each an average over a grid of queries."""
+    """All cells, each an average over a grid of queries."""
     queries = henon.grid(n_per_axis)
     kernel = SquaredExponential(henon.LENGTHSCALE)
     for noise, designs in PRINTED.items():

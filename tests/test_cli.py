@@ -1,44 +1,84 @@
 """The command line as a newcomer meets it."""
 
 import json
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from rkhs_control import bench, cli
+from rkhs_control import __version__, bench, cli, console
 from rkhs_control.models import henon
 from rkhs_control.scenarios import tables
-
-run = CliRunner().invoke
-
-
-def test_help_teaches_what_there_is():
-    assert "rkhs-control run tables" in run(cli.app, ["--help"]).output
-    assert "tables" in run(cli.app, ["list"]).output
-    assert run(cli.app, ["--version"]).output.strip()
+from rkhs_control.scenarios.schema import load_scenario
 
 
-def test_unknown_study_is_named_with_those_there_are():
-    result = run(cli.app, ["run", "nonsense"])
-    assert result.exit_code == 2
-    assert "there is no study 'nonsense'; there is: tables" in result.output
+@pytest.fixture
+def run(capfd, monkeypatch, tmp_path):
+    """The command in an empty folder: its exit code, and what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def command(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(list(arguments))
+        out, err = capfd.readouterr()
+        return stop.value.code, out + err
+
+    return command
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path):
-    result = run(cli.app, ["bench", "envelope", "--json", str(tmp_path / "missing" / "out.json")])
-    assert result.exit_code == 2
-    assert "does not exist" in result.output
+def test_help_teaches_what_there_is(run):
+    code, text = run("--help")
+    assert code == 0
+    assert "rkhs-control run cstr" in text
+    assert "0 certified, 2 undecided, 3 refuted, 1 error" in text
+    code, text = run("list")
+    assert all(name in text for name in ("cstr", "quadruple_tank", "tables"))
+    assert run("--version") == (0, __version__ + "\n")
+    for name in ("run", "certify", "example", "list", "bench"):
+        code, text = run(name, "--help")
+        assert code == 0
+        assert len(text.splitlines()) > 4
 
 
-def test_tables_command_prints_and_keeps_every_cell(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["run"], "Missing argument"),
+        (["run", "cstr", "--jobs", "0"], "Invalid value for '--jobs'"),
+        (["run", "cstt"], "there is no scenario 'cstt' (did you mean 'cstr'?)"),
+        (["run", "cstr", "--set", "seed"], "--set takes key=value"),
+        (["run", "cstr", "--set", "seed=-1"], "seed: input should be greater than or equal to 0; got -1"),
+        (["run", "cstr", "--set", "predictor.lengthscale=[1]"], "(did you mean 'lengthscales'?)"),
+        (["run", "cstr", "--set", "limits.states.c_C=[0, 1]"], "limits.states names 'c_C'"),
+        (["certify", "cstr"], "Missing option"),
+        (["bench", "envelope", "--json", "missing/out.json"], "the folder of missing/out.json does not exist"),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_exit_code_one(run, arguments, message, tmp_path):
+    code, text = run(*arguments)
+    assert code == 1
+    assert message in text
+    assert "Traceback" not in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_results_that_cannot_be_written_are_refused_before_the_work(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, text = run("run", "tables", "--out", "file/deeper")
+    assert code == 1
+    assert "results cannot be written to file/deeper" in text
+
+
+def test_tables_command_prints_and_keeps_every_cell(run, tmp_path, monkeypatch):
     """On a coarser grid of queries than the paper's, and only one noise level, to be quick."""
     full = tables.cells
     monkeypatch.setattr(tables, "cells", lambda jobs: full(jobs, n_per_axis=6))
     monkeypatch.setattr(tables, "PRINTED", {1.0: {"grid": tables.PRINTED[1.0]["grid"]}})
-    result = run(cli.app, ["run", "tables", "--jobs", "1", "--json", str(tmp_path / "cells.json")])
-    cells = json.loads((tmp_path / "cells.json").read_text())
+    _, text = run("run", "tables", "--jobs", "1", "--out", "kept")
+    cells = json.loads((tmp_path / "kept" / "tables.json").read_text())
     assert len(cells) == 9
-    assert "of 9 cells" in result.output
+    assert "of 9 cells" in text
     assert all(cell["largest_relative_gap"] < 1e-6 for cell in cells)
     widths = [cell["width"] for cell in cells]
     assert widths == sorted(widths[:3]) + sorted(widths[3:6]) + sorted(widths[6:])
@@ -71,4 +111,16 @@ def test_benchmark_measures_every_method_on_every_problem(problem):
     assert by_method["path"].largest_relative_gap < 1e-6
     assert max(by_method[name].conic_ratio for name in by_method if name.startswith("conic")) == 1.0
     assert by_method["closed form"].mean_width > by_method["path"].mean_width
-    assert cli._bench_table([vars(row) for row in rows]).row_count == len(rows)
+    assert console.bench_table([vars(row) for row in rows]).row_count == len(rows)
+
+
+def test_certification_benchmark_measures_every_method(run, monkeypatch):
+    """On a small scenario, to be quick."""
+    small = {"plant.horizon": 2, "plant.exploration_runs": 40, "plant.runs": [6, 6]}
+    monkeypatch.setattr(bench, "load_scenario", lambda name: load_scenario(name, small))
+    code, text = run("bench", "certify", "--plans", "20", "--jobs", "1", "--json", "kept.json")
+    assert code == 0, text
+    rows = {row["method"]: row for row in json.loads(Path("kept.json").read_text())}
+    assert list(rows) == ["conic primal (Clarabel)", "optimal", "closed form"]
+    assert rows["optimal"]["conic_ratio"] > 1
+    assert rows["optimal"]["plans_per_second"] > 1

@@ -26,12 +26,16 @@ ORDER = [
     "norms",
     "regression",
     "envelope",
+    "selection",
     "predictor",
+    "predictor_files",
     "certifier",
     "control",
+    "figures",
     "models",
     "scenarios",
     "bench",
+    "console",
     "cli",
 ]
 

@@ -1,0 +1,195 @@
+"""Figures of certificates: phase portraits, intervals over time, the certified region.
+
+Functions called `plot_...` draw on the axes they are given (`ax=`), or on new ones; those called `..._figure` put
+methods side by side. Limits are dashed, the true trajectory, where it is known, is black.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .certifier import Certificate, Verdict
+from .sets import Box
+from .trajectories import Trajectories
+from .validation import FloatArray
+
+COLOURS = {Verdict.CERTIFIED: "#0072B2", Verdict.UNDECIDED: "#E69F00", Verdict.REFUTED: "#D55E00"}
+_LIMIT: dict[str, Any] = {"color": "#666666", "linestyle": "--", "linewidth": 1.0}
+_TRUTH: dict[str, Any] = {"color": "black", "linewidth": 1.0, "marker": ".", "markersize": 4}
+
+
+def plot_phase(
+    certificates: Sequence[Certificate],
+    *,
+    truths: Sequence[FloatArray] | None = None,
+    states: tuple[int, int] = (0, 1),
+    ax: Any = None,
+) -> Any:
+    """The boxes of some plans in the plane of two states, coloured by verdict.
+
+    `truths` are the true states, `(n_steps + 1, n_states)` for each plan.
+    """
+    from matplotlib.patches import Rectangle
+
+    axes = _axes(ax)
+    for certificate in certificates:
+        colour = COLOURS[certificate.verdict]
+        lower, upper = certificate.tube.lower[:, states], certificate.tube.upper[:, states]
+        for low, high in zip(lower, upper, strict=True):
+            axes.add_patch(Rectangle(low, *(high - low), facecolor=colour, alpha=0.3, edgecolor=colour, linewidth=1.0))
+        axes.plot(*certificate.question.x0[list(states)], color="black", marker="o", markersize=5, fillstyle="none")
+        axes.update_datalim(np.vstack([lower, upper]))
+    for truth in truths or ():
+        axes.plot(truth[:, states[0]], truth[:, states[1]], **_TRUTH)
+    _limit_lines(axes, certificates[0], states)
+    axes.autoscale_view()
+    axes.set_xlabel(state_label(certificates[0].predictor.runs, states[0]))
+    axes.set_ylabel(state_label(certificates[0].predictor.runs, states[1]))
+    return axes
+
+
+def plot_time(certificate: Certificate, state: int, *, truth: FloatArray | None = None, ax: Any = None) -> Any:
+    """The interval of one state at every step."""
+    axes = _axes(ax)
+    lower, upper = certificate.tube.lower[:, state], certificate.tube.upper[:, state]
+    steps = np.arange(1, len(lower) + 1)
+    middle = (lower + upper) / 2.0
+    colour = COLOURS[certificate.verdict]
+    axes.fill_between(steps, lower, upper, color=colour, alpha=0.15, linewidth=0.0)
+    axes.errorbar(steps, middle, (upper - lower) / 2.0, fmt="none", ecolor=colour, capsize=4, elinewidth=1.6)
+    if truth is None:
+        axes.plot(0, certificate.question.x0[state], color="black", marker="o", markersize=5, fillstyle="none")
+    else:
+        axes.plot(np.arange(len(truth)), truth[:, state], **_TRUTH)
+    limits = certificate.question.state_limits
+    if isinstance(limits, Box):
+        for end in (limits.lower[state], limits.upper[state]):
+            if np.isfinite(end):
+                axes.axhline(end, **_LIMIT)
+    axes.set_ylabel(state_label(certificate.predictor.runs, state))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    return axes
+
+
+def plot_region(first: FloatArray, second: FloatArray, verdicts: Sequence[Sequence[Verdict]], *, ax: Any = None) -> Any:
+    """Verdicts over a grid of initial states: `verdicts[i][j]` belongs to `(first[i], second[j])`."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    axes = _axes(ax)
+    order = list(Verdict)
+    codes = np.array([[order.index(verdict) for verdict in row] for row in verdicts])
+    palette = ListedColormap([COLOURS[verdict] for verdict in order])
+    axes.pcolormesh(first, second, codes.T, cmap=palette, vmin=0, vmax=len(order) - 1, shading="nearest", alpha=0.8)
+    shares = {verdict: np.mean(codes == k) for k, verdict in enumerate(order)}
+    handles = [
+        Patch(color=COLOURS[verdict], alpha=0.8, label=f"{verdict.name.lower()} {100 * share:.1f} %")
+        for verdict, share in shares.items()
+    ]
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3, frameon=False)
+    return axes
+
+
+def phase_figure(
+    by_method: Mapping[str, Sequence[Certificate]],
+    truths: Sequence[FloatArray] | None = None,
+    states: tuple[int, int] = (0, 1),
+) -> Any:
+    """A phase portrait a method, on the same scales."""
+    figure, panels = _panels(1, len(by_method), width=5.0, height=4.2, sharex=True, sharey=True)
+    for axes, (method, certificates) in zip(panels[0], by_method.items(), strict=True):
+        plot_phase(certificates, truths=truths, states=states, ax=axes)
+        areas = np.mean([c.tube.volumes.mean() for c in certificates])
+        what = "area" if certificates[0].tube.lower.shape[1] == 2 else "volume"
+        axes.set_title(f"{method}: mean box {what} {areas:.3g}")
+    figure.legend(handles=_verdict_handles(by_method, truths is not None), loc="outside lower center", ncols=4)
+    return figure
+
+
+def time_figure(by_method: Mapping[str, Certificate], truth: FloatArray | None = None) -> Any:
+    """One plan over time: a row a state, a column a method."""
+    n_states = next(iter(by_method.values())).tube.lower.shape[1]
+    figure, panels = _panels(n_states, len(by_method), width=5.0, height=2.2, sharex=True, sharey="row")
+    for column, (method, certificate) in enumerate(by_method.items()):
+        for state in range(n_states):
+            axes = plot_time(certificate, state, truth=truth, ax=panels[state][column])
+            if column:
+                axes.set_ylabel("")
+        panels[0][column].set_title(f"{method}: {certificate.verdict.name.lower()}")
+        panels[-1][column].set_xlabel("step")
+    return figure
+
+
+def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str, Any], labels: Sequence[str]) -> Any:
+    """The certified region a method; `by_method` holds what `plot_region` takes."""
+    figure, panels = _panels(1, len(by_method), width=5.0, height=4.6, sharex=True, sharey=True)
+    for axes, (method, verdicts) in zip(panels[0], by_method.items(), strict=True):
+        plot_region(first, second, verdicts, ax=axes)
+        axes.set_title(method)
+        axes.set_xlabel(labels[0])
+    panels[0][0].set_ylabel(labels[1])
+    return figure
+
+
+def save_figure(figure: Any, folder: Path, name: str) -> None:
+    """As `name.png` and `name.svg`."""
+    for ending in ("png", "svg"):
+        figure.savefig(folder / f"{name}.{ending}", dpi=150)
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def _panels(rows: int, columns: int, *, width: float, height: float, **sharing: Any) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows + 0.6), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **sharing)
+
+
+def _limit_lines(axes: Any, certificate: Certificate, states: tuple[int, int]) -> None:
+    """A box as lines; of a polytope, the constraints on these two states alone."""
+    limits = certificate.question.state_limits
+    polytope = limits.as_polytope() if isinstance(limits, Box) else limits
+    others = [i for i in range(polytope.n_dims) if i not in states]
+    for normal, offset in zip(polytope.normals, polytope.offsets, strict=True):
+        a, b = normal[list(states)]
+        if np.any(normal[others]) or (a == 0 and b == 0):
+            continue
+        if b == 0:
+            axes.axvline(offset / a, **_LIMIT)
+        elif a == 0:
+            axes.axhline(offset / b, **_LIMIT)
+        else:
+            axes.axline((0.0, offset / b), slope=-a / b, **_LIMIT)
+
+
+def _verdict_handles(by_method: Mapping[str, Sequence[Certificate]], with_truth: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    seen = {certificate.verdict for certificates in by_method.values() for certificate in certificates}
+    handles: list[Any] = [
+        Patch(facecolor=COLOURS[verdict], alpha=0.4, label=verdict.name.lower())
+        for verdict in Verdict
+        if verdict in seen
+    ]
+    handles.append(Line2D([], [], label="limits", **_LIMIT))
+    if with_truth:
+        handles.append(Line2D([], [], label="true trajectory", **_TRUTH))
+    return handles
+
+
+def state_label(runs: Trajectories, state: int) -> str:
+    """Name and unit of a state."""
+    unit = runs.state_units[state]
+    return f"{runs.state_names[state]} [{unit}]" if unit else runs.state_names[state]

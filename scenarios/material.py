@@ -1,0 +1,276 @@
+"""From a scenario to what its questions are answered with: runs, assumptions, predictors, limits, a controller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..control.certainty_equivalent import CertaintyEquivalentOCP, Plan, QuadraticCost
+from ..envelope.closed_form import ClosedFormEnvelope
+from ..errors import FalsifiedNormBoundError, InputError
+from ..models import PLANTS
+from ..models.plant import Plant
+from ..predictor import MultiStepPredictor
+from ..selection import Progress, Selection, select_assumptions
+from ..sets import Box
+from ..trajectories import Trajectories
+from ..trajectory_files import load_trajectories
+from ..validation import FloatArray
+from .schema import (
+    KERNELS,
+    ControlProblem,
+    FileData,
+    PlantData,
+    PredictorSettings,
+    Scenario,
+    by_name,
+    limits_box,
+    weight_matrix,
+)
+from .schema import Limits as LimitsSection
+
+OPTIMAL, CLOSED_FORM = "optimal", "closed form"
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """How a scenario is run: random numbers, processes, and whom to tell about progress."""
+
+    seed: int
+    n_jobs: int = 1
+    announce: Callable[[str], Progress] = field(default=lambda name: lambda done, total: None)
+    """`announce(stage)` returns what the progress of the stage is reported to."""
+    timings: dict[str, float] = field(default_factory=dict)
+    """Seconds, by stage."""
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.seed)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Progress]:
+        began = time.perf_counter()
+        yield self.announce(name)
+        self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - began
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """Of states, inputs and their changes, as `certify_plans` takes them."""
+
+    state_limits: Box
+    input_limits: Box
+    input_rate_limits: Box
+
+    @classmethod
+    def of(cls, given: LimitsSection, state_names: tuple[str, ...], input_names: tuple[str, ...]) -> Limits:
+        return cls(
+            limits_box(given.states, state_names, "limits.states"),
+            limits_box(given.inputs, input_names, "limits.inputs"),
+            limits_box(given.input_rates, input_names, "limits.input_rates"),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What questions are answered with."""
+
+    predictors: dict[str, MultiStepPredictor]
+    """By method; the optimal one decides."""
+    limits: Limits
+    control: CertaintyEquivalentOCP | None
+    plant: Plant | None
+    n_held_out: int
+    """Runs that were kept back and do not contradict the predictor."""
+
+    @property
+    def runs(self) -> Trajectories:
+        return self.predictors[OPTIMAL].runs
+
+
+def gather(scenario: Scenario, folder: Path, work: Work) -> Material:
+    """Simulate or load the runs, choose the assumptions, build the predictors; paths are relative to `folder`."""
+    if scenario.plant is not None:
+        return _simulated(scenario, scenario.plant, work)
+    assert scenario.data is not None
+    return _recorded(scenario, scenario.data, folder, work)
+
+
+def plan_from(control: CertaintyEquivalentOCP, x0: FloatArray, stage: str, work: Work) -> list[Plan]:
+    """A plan from every initial state; where the solver fails, what it ended with is a plan like any other."""
+    with work.stage(stage) as progress:
+        return control.solve_many(x0, work.n_jobs, progress)
+
+
+def _simulated(scenario: Scenario, settings: PlantData, work: Work) -> Material:
+    """Explore with random inputs, choose assumptions and models from that, then record the controller's plans."""
+    assert scenario.control is not None
+    plant = PLANTS[settings.name]()
+    limits = Limits.of(scenario.limits, plant.state_names, plant.input_names)
+    for what, box in (("states", limits.state_limits), ("inputs", limits.input_limits)):
+        if not np.isfinite([box.lower, box.upper]).all():
+            raise InputError(f"limits.{what}: a simulated plant needs limits of all of them, to draw from")
+    n_runs = settings.exploration_runs
+    starts = _uniform(limits.state_limits, (n_runs,), work.rng)
+    inputs = _uniform(limits.input_limits, (n_runs, settings.horizon), work.rng)
+    exploration = _record(plant, settings, starts, inputs, work.rng)
+    selection = _select(exploration, scenario.predictor, work)
+    control = _control(exploration, selection, scenario.control, limits)
+    starts = _spread(settings, limits.state_limits)
+    plans = plan_from(control, starts, "planning the runs to record", work)
+    runs = _record(plant, settings, starts, np.array([plan.inputs for plan in plans]), work.rng)
+    return Material(_predictors(runs, selection, scenario.predictor, 0.0, work), limits, control, plant, 0)
+
+
+def _recorded(scenario: Scenario, settings: FileData, folder: Path, work: Work) -> Material:
+    """Some runs choose the assumptions, all but the held-out ones make the boxes, and those test them."""
+    runs = _load(settings, folder)
+    limits = Limits.of(scenario.limits, runs.state_names, runs.input_names)
+    held_out = None
+    if round(scenario.predictor.held_out * len(runs)) >= 1:
+        held_out, runs = runs.split(scenario.predictor.held_out, work.rng)
+    n_chosen = min(scenario.predictor.selection_runs, len(runs) // 2)
+    if n_chosen < 2:
+        raise InputError(f"{settings.file}: {len(runs)} runs are too few: half of them must be at least two")
+    chosen = runs.subset(np.sort(work.rng.permutation(len(runs))[:n_chosen]))
+    selection = _select(chosen, scenario.predictor, work)
+    noise = by_name(settings.initial_state_noise, runs.state_names, "data.initial_state_noise")
+    predictors = _predictors(runs, selection, scenario.predictor, noise, work)
+    if held_out is not None:
+        with work.stage("testing with held-out runs"):
+            _require_no_contradiction(predictors[OPTIMAL], held_out, work.n_jobs)
+    control = None if scenario.control is None else _control(chosen, selection, scenario.control, limits)
+    return Material(predictors, limits, control, None, 0 if held_out is None else len(held_out))
+
+
+def _uniform(box: Box, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+    return rng.uniform(box.lower, box.upper, (*shape, box.n_dims))
+
+
+def _spread(settings: PlantData, limits: Box) -> FloatArray:
+    """Initial states inside the limits: a grid of so many a state, or evenly spread ones."""
+    room = settings.inset * (limits.upper - limits.lower)
+    lower, upper = limits.lower + room, limits.upper - room
+    if isinstance(settings.runs, int):
+        from scipy.stats.qmc import Halton
+
+        return lower + Halton(limits.n_dims, scramble=False).random(settings.runs) * (upper - lower)
+    if len(settings.runs) != limits.n_dims:
+        raise InputError(f"plant.runs must be a number or one a state, {limits.n_dims}; got {settings.runs}")
+    axes = [np.linspace(*ends) for ends in zip(lower, upper, settings.runs, strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, limits.n_dims)
+
+
+def _record(
+    plant: Plant, settings: PlantData, starts: FloatArray, inputs: FloatArray, rng: np.random.Generator
+) -> Trajectories:
+    """Simulated runs with noise on all states but the initial ones."""
+    states = plant.simulate(starts, inputs)
+    noise = by_name(settings.noise, plant.state_names, "plant.noise")
+    states[:, 1:] += rng.uniform(-1.0, 1.0, states[:, 1:].shape) * noise
+    return Trajectories(
+        states,
+        inputs,
+        by_name(settings.noise_bound, plant.state_names, "plant.noise_bound"),  # type: ignore[arg-type]
+        plant.state_names,
+        plant.input_names,
+        plant.state_units,
+        plant.input_units,
+        plant.sampling_time,
+    )
+
+
+def _load(settings: FileData, folder: Path) -> Trajectories:
+    names = tuple(settings.states)
+    given: dict[str, Any] = {
+        "state_units": tuple(settings.state_units),
+        "input_units": tuple(settings.input_units),
+        "sampling_time": settings.sampling_time,
+        "horizon": settings.horizon,
+    }
+    if settings.noise_bound is not None:
+        given["noise_bound"] = by_name(settings.noise_bound, names, "data.noise_bound")
+    return load_trajectories(
+        folder / settings.file,
+        state_names=names,
+        input_names=tuple(settings.inputs),
+        **{name: value for name, value in given.items() if value},
+    )
+
+
+def _select(runs: Trajectories, settings: PredictorSettings, work: Work) -> Selection:
+    with work.stage("choosing kernels and norm bounds") as progress:
+        return select_assumptions(
+            runs,
+            settings.lengthscales,
+            regularisations=settings.regularisations,
+            folds=min(settings.folds, len(runs)),
+            per_dimension=settings.per_dimension,
+            kernel=KERNELS[settings.kernel],
+            norm_estimate=settings.norm_estimate,
+            safety_factor=settings.safety_factor,
+            rng=work.rng,
+            n_jobs=work.n_jobs,
+            progress=progress,
+        )
+
+
+def _predictors(
+    runs: Trajectories,
+    selection: Selection,
+    settings: PredictorSettings,
+    initial_state_noise: float | FloatArray,
+    work: Work,
+) -> dict[str, MultiStepPredictor]:
+    bounds: Any = selection.norm_bounds
+    if settings.norm_bound is not None:
+        given = by_name(settings.norm_bound, runs.state_names, "predictor.norm_bound")
+        bounds = [np.broadcast_to(given, (runs.n_states,)).tolist()] * runs.horizon
+    with work.stage("building the predictors") as progress:
+        optimal = MultiStepPredictor(runs, selection.kernels, bounds, initial_state_noise=initial_state_noise)
+        predictors = {OPTIMAL: optimal}
+        if settings.compare_closed_form:
+            predictors[CLOSED_FORM] = optimal.with_method(ClosedFormEnvelope, nugget=settings.closed_form_nugget)
+        progress(1, 1)
+    return predictors
+
+
+def _control(
+    runs: Trajectories, selection: Selection, settings: ControlProblem, limits: Limits
+) -> CertaintyEquivalentOCP:
+    n_states, n_inputs = runs.n_states, runs.n_inputs
+    cost = QuadraticCost(
+        state_weight=weight_matrix(settings.state_weight, n_states, "control.state_weight"),
+        input_weight=weight_matrix(settings.input_weight, n_inputs, "control.input_weight"),
+        terminal_weight=weight_matrix(settings.terminal_weight, n_states, "control.terminal_weight"),
+        state_reference=np.array(by_name(settings.state_reference, runs.state_names, "control.state_reference")),
+        input_reference=np.array(by_name(settings.input_reference, runs.input_names, "control.input_reference")),
+        horizon=runs.horizon,
+    )
+    return CertaintyEquivalentOCP.from_runs(
+        runs,
+        selection.kernels,
+        selection.regularisations,
+        cost=cost,
+        input_limits=limits.input_limits,
+        state_limits=limits.state_limits,
+    )
+
+
+def _require_no_contradiction(predictor: MultiStepPredictor, held_out: Trajectories, n_jobs: int) -> None:
+    """Refuse assumptions that runs which had no part in them refute."""
+    found = np.argwhere(predictor.contradictions(held_out, n_jobs))
+    if len(found):
+        run, n, i = (int(index) for index in found[0])
+        raise FalsifiedNormBoundError(
+            f"{len(np.unique(found[:, 0]))} of {len(held_out)} held-out runs contradict their boxes, the first at step "
+            f"{n + 1} in {held_out.state_names[i]}, where {held_out.states[run, n + 1, i]:.6g} was recorded: raise "
+            "safety_factor or norm_bound, or noise_bound if that is too small"
+        )

@@ -1,0 +1,307 @@
+"""Scenarios: one TOML file that says which data, which assumptions, which limits and which plans.
+
+    title = "my reactor"
+
+    [data]                               # own recordings, or [plant] to simulate one of `rkhs_control.models`
+    file = "runs.csv"
+    states = ["c_A", "c_B"]
+    inputs = ["u"]
+    noise_bound = 0.06
+
+    [limits]
+    states = { c_A = [1.0, 3.0], c_B = [0.5, 2.0] }
+    inputs = { u = [3.0, 25.0] }
+
+Every section is a class below, every key one of its fields.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from importlib import resources
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..errors import InputError
+from ..kernels import Kernel, Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
+from ..models import PLANTS
+from ..selection import NormEstimate
+from ..sets import Box
+from ..validation import FloatArray
+
+KERNELS: dict[str, type[Kernel]] = {
+    "squared_exponential": SquaredExponential,
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "rational_quadratic": RationalQuadratic,
+}
+
+
+def _interval(ends: tuple[float, float]) -> tuple[float, float]:
+    if not ends[0] <= ends[1]:
+        raise ValueError(f"the lower end must not exceed the upper; got {list(ends)}")
+    return ends
+
+
+def _known_plant(name: str) -> str:
+    if name not in PLANTS:
+        raise ValueError(f"there is no plant {name!r}; there is: {', '.join(PLANTS)}")
+    return name
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+ByState = NonNegative | list[NonNegative] | dict[str, NonNegative]
+Interval = Annotated[tuple[float, float], AfterValidator(_interval)]
+Weight = list[Finite] | list[list[Finite]]
+"""The diagonal of a matrix, or all of it."""
+
+
+class Section(BaseModel):
+    """A table of the file; keys that are not fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PlantData(Section):
+    """Record runs of a simulated plant: some with random inputs to learn from, then the plans of the controller."""
+
+    name: Annotated[str, AfterValidator(_known_plant)]
+    horizon: Count = 8
+    exploration_runs: Count = 400
+    """With random initial states and inputs: kernels, norm bounds and the controller's models come from these."""
+    runs: Count | list[Count] = 800
+    """Of the controller's plans, from a number of initial states spread evenly, or a grid of so many a state."""
+    inset: Annotated[float, Field(ge=0, lt=0.5)] = 0.08
+    """How far inside the limits those initial states stay, as a share of the range."""
+    noise: ByState
+    """Of the recorded states, drawn uniformly up to this."""
+    noise_bound: ByState
+    """What is assumed of it."""
+
+
+class FileData(Section):
+    """Recorded runs in a file: CSV in long form, NPZ, MAT or HDF5."""
+
+    file: Path
+    """Relative to the scenario."""
+    states: list[str] = []
+    """The columns of the states; CSV files need them."""
+    inputs: list[str] = []
+    horizon: Count | None = None
+    """Long recordings are cut into windows of so many steps."""
+    noise_bound: ByState | None = None
+    """For all states, or one a state; files other than CSV carry their own."""
+    initial_state_noise: ByState = 0.0
+    """How far the recorded initial state of a run may be from the true one; windows start with a measured state."""
+    state_units: list[str] = []
+    input_units: list[str] = []
+    sampling_time: Positive | None = None
+
+
+class PredictorSettings(Section):
+    """What is assumed of the plant, and how that is chosen."""
+
+    kernel: Literal[tuple(KERNELS)] = "squared_exponential"  # type: ignore[valid-type]
+    lengthscales: list[Positive | list[Positive]] | None = None
+    """Candidates; multiples of the spread of each coordinate by default."""
+    per_dimension: bool = False
+    """Go on from the best candidate to a lengthscale for every coordinate."""
+    regularisations: list[Positive] = [1e-4, 1e-3, 1e-2, 1e-1]
+    folds: Annotated[int, Field(ge=2)] = 5
+    norm_estimate: NormEstimate = "least_norm"
+    safety_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 3.0
+    norm_bound: Positive | dict[str, Positive] | None = None
+    """Instead of an estimate: one for all, or one a state."""
+    selection_runs: Count = 400
+    """At most so many recorded runs, and at most half of them, choose kernels and norm bounds; all test the choice."""
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the recorded runs that is kept back to test the boxes."""
+    compare_closed_form: bool = True
+    """Show beside the optimal bounds what the closed form of Proposition 3 would say."""
+    closed_form_nugget: NonNegative = 1e-5
+    """Added to its kernel matrix, as the authors do; without, it is wider still."""
+
+
+class Limits(Section):
+    """Intervals by name; what has no name has no limit, and `inf` is no limit either."""
+
+    states: dict[str, Interval] = {}
+    inputs: dict[str, Interval] = {}
+    input_rates: dict[str, Interval] = {}
+
+
+class ControlProblem(Section):
+    """The controller that believes its model: a quadratic cost on kernel-ridge predictions."""
+
+    state_weight: Weight
+    input_weight: Weight
+    terminal_weight: Weight
+    state_reference: list[Finite]
+    input_reference: list[Finite]
+
+
+class Study(Section):
+    """What to do with the controller: plan from these initial states, and more."""
+
+    initial_states: list[list[Finite]] = []
+    check: Annotated[int, Field(ge=0)] = 0
+    """Plans from so many random initial states, compared with the simulated truth."""
+    region: tuple[Count, Count] | None = None
+    """Verdicts over a grid of initial states."""
+    region_states: tuple[str, str] | None = None
+    """The two states of that grid, the first two by default; others are those of the first initial state."""
+    phase_states: list[tuple[str, str]] = []
+    """Pairs of states to draw phase portraits of; the first two by default."""
+
+
+class Scenario(Section):
+    """A whole file."""
+
+    title: str
+    description: str = ""
+    seed: Annotated[int, Field(ge=0)] = 0
+    plant: PlantData | None = None
+    data: FileData | None = None
+    predictor: PredictorSettings = PredictorSettings()
+    limits: Limits
+    control: ControlProblem | None = None
+    study: Study = Study()
+    plan: Path | None = None
+    """A CSV file with plans to certify, relative to the scenario."""
+    initial_state_noise: ByState = 0.0
+    """How far the true initial state of a plan may be from the one in it."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Scenario:
+        if (self.plant is None) == (self.data is None):
+            raise ValueError("give either [plant], to simulate one, or [data], with recorded runs")
+        if self.plant is not None and self.control is None:
+            raise ValueError("[plant] needs [control]: its runs are recorded under that controller")
+        if self.study.initial_states and self.control is None:
+            raise ValueError("initial_states in [study] need [control], which plans from them")
+        if self.study.check and self.plant is None:
+            raise ValueError("check in [study] compares with the truth, which only a simulated [plant] has")
+        return self
+
+
+def builtin_scenarios() -> dict[str, Path]:
+    """Those that come with the package, by name."""
+    folder = Path(str(resources.files(__package__)))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def load_scenario(name_or_file: str, changes: dict[str, Any] | None = None) -> tuple[Scenario, Path]:
+    """A scenario by name or file, and the folder that its paths are relative to.
+
+    `changes` replace keys before anything is checked, by dotted names: `{"limits.states.c_B": [0.6, 2.0]}`.
+    """
+    builtin = builtin_scenarios()
+    path = builtin.get(name_or_file, Path(name_or_file))
+    if not path.is_file():
+        near = _suggestion(name_or_file, list(builtin))
+        raise InputError(
+            f"there is no scenario {name_or_file!r}{near}: give a TOML file or one of {', '.join(builtin)}"
+        )
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path}: not a readable TOML file ({error})") from None
+    for dotted, value in (changes or {}).items():
+        *sections, key = dotted.split(".")
+        table = content
+        for section in sections:
+            table = table.setdefault(section, {})
+            if not isinstance(table, dict):
+                raise InputError(f"{dotted}: {section} is not a section of {path}")
+        table[key] = value
+    try:
+        return Scenario.model_validate(content), path.parent
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first_problem(error)}") from None
+
+
+def by_name(given: ByState | dict[str, Any], names: tuple[str, ...], what: str) -> float | FloatArray:
+    """A number for all, or an array with one for every name, however it was given."""
+    if isinstance(given, float | int):
+        return float(given)
+    if isinstance(given, dict):
+        _require_names(given, names, what)
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise InputError(f"{what} has no value for {missing[0]!r}; it needs {', '.join(names)}")
+        return np.array([given[name] for name in names])
+    if len(given) != len(names):
+        raise InputError(f"{what} must be a number or {len(names)} of them ({', '.join(names)}); got {len(given)}")
+    return np.array(given)
+
+
+def limits_box(intervals: dict[str, Interval], names: tuple[str, ...], what: str) -> Box:
+    """Intervals by name as a box over all names."""
+    _require_names(intervals, names, what)
+    ends = np.array([intervals.get(name, (-math.inf, math.inf)) for name in names])
+    return Box(ends[:, 0], ends[:, 1])
+
+
+def weight_matrix(given: Weight, size: int, what: str) -> FloatArray:
+    """A matrix from its diagonal, or as it is."""
+    array = np.array(given, dtype=np.float64) if len({np.size(row) for row in given}) == 1 else np.empty(0)
+    matrix = np.diag(array) if array.ndim == 1 else array
+    if matrix.shape != (size, size):
+        raise InputError(f"{what} must be {size} numbers, or {size} rows of {size}; got {given}")
+    return matrix
+
+
+def _require_names(given: dict[str, Any], names: tuple[str, ...], what: str) -> None:
+    for name in given:
+        if name not in names:
+            raise InputError(
+                f"{what} names {name!r}{_suggestion(name, list(names))}, but there is only {', '.join(names)}"
+            )
+
+
+def _suggestion(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _first_problem(error: ValidationError) -> str:
+    """One line about the first thing that is wrong."""
+    problem = error.errors()[0]
+    place = [str(part) for part in problem["loc"] if not _is_branch_of_union(part)]
+    if problem["type"] == "extra_forbidden":
+        section = _section_at(place[:-1])
+        known = list(section.model_fields)
+        where = f"section [{'.'.join(place[:-1])}]" if place[:-1] else "the file"
+        near = _suggestion(place[-1], known)
+        return f"{where} has no key {place[-1]!r}{near}; it has {', '.join(known)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if not place:
+        return message
+    if problem["type"] == "missing":
+        return f"{'.'.join(place)} is missing"
+    return f"{'.'.join(place)}: {message}; got {problem['input']!r}"
+
+
+def _is_branch_of_union(part: Any) -> bool:
+    """Pydantic names the type that it tried last; readers of the file do not know those."""
+    return isinstance(part, str) and ("[" in part or part in ("float", "int"))
+
+
+def _section_at(place: list[str]) -> type[Section]:
+    section: type[Section] = Scenario
+    for name in place:
+        annotation = section.model_fields[name].annotation
+        choices = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        section = next(c for c in choices if isinstance(c, type) and issubclass(c, Section))
+    return section

@@ -1,0 +1,243 @@
+"""Running a scenario: plans, verdicts by every method, and how they compare with the truth where it is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..certifier import Certificate, Verdict, certify_plans
+from ..errors import InputError
+from ..predictor import MultiStepPredictor
+from ..trajectory_files import Plans, load_plans
+from ..validation import FloatArray
+from .material import OPTIMAL, Material, Work, gather, plan_from
+from .schema import Scenario, by_name
+
+_PLANS_AT_ONCE = 250
+_MARGINS_UP_TO = 20
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedPlan:
+    """A plan, what every method says of it and, where it is known, what the plant does."""
+
+    name: str
+    certificates: dict[str, Certificate]
+    truth: FloatArray | None
+    """`(n_steps + 1, n_states)`."""
+    margins: dict[str, dict[str, float]]
+    """By method: `norm_margin` and `noise_margin`, where there were few enough plans to look for them."""
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.certificates[OPTIMAL].verdict
+
+    def steps_inside(self, method: str) -> int | None:
+        """At how many steps the true state lies in its box."""
+        return None if self.truth is None else int(self.certificates[method].tube.contains(self.truth[1:]).sum())
+
+
+@dataclass(frozen=True)
+class Check:
+    """Plans from random initial states against the truth."""
+
+    n_plans: int
+    n_states: int
+    """How many true states there were."""
+    n_inside: int
+    verdicts: dict[Verdict, int]
+    n_wrong: int
+    """Certified plans that violate the limits, and refuted ones that do not."""
+    plans_per_second: float
+    """Certified, not planned."""
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Verdicts over a grid of initial states, by method: `verdicts[method][i][j]`."""
+
+    states: tuple[int, int]
+    first: FloatArray
+    second: FloatArray
+    verdicts: dict[str, list[list[Verdict]]]
+
+
+@dataclass(frozen=True, eq=False)
+class StudyResult:
+    """Everything that a run of a scenario found."""
+
+    scenario: Scenario
+    material: Material
+    work: Work
+    plans: list[JudgedPlan]
+    check: Check | None = None
+    region: Region | None = None
+
+    @property
+    def worst_verdict(self) -> Verdict:
+        return max((plan.verdict for plan in self.plans), key=list(Verdict).index)
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether some truth is outside its box: then an assumption is wrong."""
+        if self.check is not None and (self.check.n_inside < self.check.n_states or self.check.n_wrong):
+            return True
+        steps = [
+            (plan.steps_inside(method), len(certificate.tube.lower))
+            for plan in self.plans
+            for method, certificate in plan.certificates.items()
+        ]
+        return any(inside is not None and inside < total for inside, total in steps)
+
+
+def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
+    """All that a scenario asks for."""
+    study = scenario.study
+    if not study.initial_states and scenario.plan is None:
+        raise InputError("the scenario asks nothing: give initial_states in [study], with [control], or a plan")
+    material = gather(scenario, folder, work)
+    plans = []
+    if study.initial_states:
+        plans += judge(_controller_plans(scenario, material, work), scenario, material, work)
+    if scenario.plan is not None:
+        plans += judge(plans_in(folder / scenario.plan, material), scenario, material, work)
+    check = _check(scenario, material, work) if study.check else None
+    region = _region(scenario, material, work) if study.region else None
+    return StudyResult(scenario, material, work, plans, check, region)
+
+
+def certify_file(scenario: Scenario, folder: Path, plan_file: Path, work: Work) -> StudyResult:
+    """The plans in a file, and nothing else of what the scenario asks for."""
+    material = gather(scenario, folder, work)
+    return StudyResult(scenario, material, work, judge(plans_in(plan_file, material), scenario, material, work))
+
+
+def plans_in(file: Path, material: Material) -> Plans:
+    """Read plans, none longer than the recorded runs."""
+    runs = material.runs
+    plans = load_plans(
+        file, state_names=runs.state_names, input_names=runs.input_names, sampling_time=runs.sampling_time
+    )
+    for name, inputs in zip(plans.names, plans.inputs, strict=True):
+        if len(inputs) > runs.horizon:
+            raise InputError(
+                f"{file}: plan {name} has {len(inputs)} steps, but the recorded runs only {runs.horizon}: shorten the "
+                "plan, or record longer runs"
+            )
+    return plans
+
+
+def judge(plans: Plans, scenario: Scenario, material: Material, work: Work) -> list[JudgedPlan]:
+    """Certificates of every method for every plan, with their norm and noise margins."""
+    certificates = {
+        method: _certify(plans.x0, plans.inputs, predictor, scenario, material, f"certifying, {method}", work)
+        for method, predictor in material.predictors.items()
+    }
+    judged = []
+    with work.stage("norm and noise margins") as progress:
+        for i, (name, x0, inputs) in enumerate(zip(plans.names, plans.x0, plans.inputs, strict=True)):
+            truth = None if material.plant is None else material.plant.simulate(x0, inputs)
+            mine = {method: found[i] for method, found in certificates.items()}
+            margins: dict[str, dict[str, float]] = {}
+            if len(plans.names) <= _MARGINS_UP_TO:
+                margins = {m: {"norm_margin": c.norm_margin, "noise_margin": c.noise_margin} for m, c in mine.items()}
+            judged.append(JudgedPlan(name, mine, truth, margins))
+            progress(len(judged), len(plans.names))
+    return judged
+
+
+def state_pair(names: Sequence[str], known: tuple[str, ...], what: str) -> tuple[int, int]:
+    """Two states by name."""
+    for name in names:
+        if name not in known:
+            raise InputError(f"{what} names {name!r}, but there is only {', '.join(known)}")
+    return known.index(names[0]), known.index(names[1])
+
+
+def _certify(
+    x0: Sequence[FloatArray],
+    inputs: Sequence[FloatArray],
+    predictor: MultiStepPredictor,
+    scenario: Scenario,
+    material: Material,
+    stage: str,
+    work: Work,
+) -> list[Certificate]:
+    """Plans of one length at a time, some at once; certificates in the order of the plans."""
+    noise = by_name(scenario.initial_state_noise, predictor.runs.state_names, "initial_state_noise")
+    certificates: dict[int, Certificate] = {}
+    with work.stage(stage) as progress:
+        for length in sorted({len(u) for u in inputs}):
+            same = [i for i, u in enumerate(inputs) if len(u) == length]
+            for chunk in np.array_split(same, max(1, len(same) // _PLANS_AT_ONCE)):
+                found = certify_plans(
+                    predictor,
+                    np.array([x0[i] for i in chunk]),
+                    np.array([inputs[i] for i in chunk]),
+                    **vars(material.limits),
+                    initial_state_noise=noise,
+                    n_jobs=work.n_jobs if len(chunk) > 10 else 1,
+                )
+                certificates.update(zip(chunk.tolist(), found, strict=True))
+                progress(len(certificates), len(inputs))
+    return [certificates[i] for i in range(len(inputs))]
+
+
+def _controller_plans(scenario: Scenario, material: Material, work: Work) -> Plans:
+    assert material.control is not None
+    starts = scenario.study.initial_states
+    for start in starts:
+        if len(start) != material.runs.n_states:
+            raise InputError(f"study.initial_states: {start} must hold {', '.join(material.runs.state_names)}")
+    plans = plan_from(material.control, np.array(starts), "planning from the initial states", work)
+    names = tuple("(" + ", ".join(f"{x:g}" for x in start) + ")" for start in starts)
+    return Plans(names, tuple(np.array(start) for start in starts), tuple(plan.inputs for plan in plans))
+
+
+def _check(scenario: Scenario, material: Material, work: Work) -> Check:
+    assert material.control is not None
+    assert material.plant is not None
+    limits = material.limits.state_limits
+    x0 = work.rng.uniform(limits.lower, limits.upper, (scenario.study.check, limits.n_dims))
+    plans = plan_from(material.control, x0, "planning from random initial states", work)
+    inputs = np.array([plan.inputs for plan in plans])
+    predictor, stage = material.predictors[OPTIMAL], "certifying random plans"
+    began = time.perf_counter()
+    certificates = _certify(list(x0), list(inputs), predictor, scenario, material, stage, work)
+    seconds = time.perf_counter() - began
+    truths = material.plant.simulate(x0, inputs)[:, 1:]
+    verdicts = [certificate.verdict for certificate in certificates]
+    feasible = limits.contains(truths).all(axis=1)
+    return Check(
+        n_plans=len(x0),
+        n_states=truths.shape[0] * truths.shape[1],
+        n_inside=sum(int(c.tube.contains(truth).sum()) for c, truth in zip(certificates, truths, strict=True)),
+        verdicts={verdict: verdicts.count(verdict) for verdict in Verdict},
+        n_wrong=sum(
+            v is (Verdict.REFUTED if f else Verdict.CERTIFIED) for v, f in zip(verdicts, feasible, strict=True)
+        ),
+        plans_per_second=len(x0) / seconds,
+    )
+
+
+def _region(scenario: Scenario, material: Material, work: Work) -> Region:
+    assert scenario.study.region is not None
+    assert material.control is not None
+    names, limits = material.runs.state_names, material.limits.state_limits
+    states = state_pair(scenario.study.region_states or names[:2], names, "study.region_states")
+    first, second = (
+        np.linspace(limits.lower[i], limits.upper[i], n) for i, n in zip(states, scenario.study.region, strict=True)
+    )
+    x0 = np.tile(scenario.study.initial_states[0], (len(first) * len(second), 1)).astype(np.float64)
+    x0[:, states] = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
+    plans = [plan.inputs for plan in plan_from(material.control, x0, "planning over the region", work)]
+    verdicts = {}
+    for method, predictor in material.predictors.items():
+        found = _certify(list(x0), plans, predictor, scenario, material, f"the region, {method}", work)
+        flat = [certificate.verdict for certificate in found]
+        verdicts[method] = [flat[i * len(second) : (i + 1) * len(second)] for i in range(len(first))]
+    return Region(states, first, second, verdicts)

@@ -1,0 +1,81 @@
+"""Figures show what the certificate says: checked in the artists, and as files."""
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+from test_certifier import plan  # noqa: F401
+from test_predictor import plant, predictor  # noqa: F401
+
+import rkhs_control as rc
+from rkhs_control import figures
+
+
+@pytest.fixture
+def certificate(predictor, plan):  # noqa: F811
+    return rc.certify(predictor, *plan, state_limits=rc.Box([1.0, 0.5], [3.0, 2.0]))
+
+
+@pytest.fixture
+def truth(plant, plan):  # noqa: F811
+    return plant.simulate(*plan)
+
+
+@pytest.fixture
+def axes():
+    return Figure().subplots()
+
+
+def test_phase_portrait_draws_every_box_where_it_is(certificate, truth, axes):
+    assert figures.plot_phase([certificate], truths=[truth], ax=axes) is axes
+    tube = certificate.tube
+    assert len(axes.patches) == len(tube.lower)
+    for patch, low, high in zip(axes.patches, tube.lower, tube.upper, strict=True):
+        np.testing.assert_allclose(patch.get_bbox().bounds, [*low, *(high - low)])
+    assert axes.get_xlabel() == "c_A"
+    left, right = axes.get_xlim()
+    bottom, top = axes.get_ylim()
+    assert 0.5 < left < 1.0  # the limits are in view, and no empty half
+    assert right > 3.0
+    assert bottom < 0.5
+    assert top > 2.0
+
+
+def test_limits_of_a_polytope_are_drawn_where_they_concern_these_states_alone(predictor, plan, axes):  # noqa: F811
+    polytope = rc.Polytope([[1.0, 0.0], [0.0, -1.0], [1.0, 1.0]], [3.0, -0.5, 5.0])
+    figures.plot_phase([rc.certify(predictor, *plan, state_limits=polytope)], ax=axes)
+    dashed = [line for line in axes.get_lines() if line.get_linestyle() == "--"]
+    assert len(dashed) == 3
+
+
+def test_intervals_over_time_are_those_of_the_tube(certificate, truth, axes):
+    figures.plot_time(certificate, 1, truth=truth, ax=axes)
+    (bars,) = [c for c in axes.collections if hasattr(c, "get_segments")]
+    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+    np.testing.assert_allclose(ends, np.stack([certificate.tube.lower[:, 1], certificate.tube.upper[:, 1]], axis=1))
+
+
+def test_region_shows_the_share_of_every_verdict(axes):
+    v = rc.Verdict
+    figures.plot_region(np.arange(2.0), np.arange(2.0), [[v.CERTIFIED, v.CERTIFIED], [v.UNDECIDED, v.REFUTED]], ax=axes)
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == ["certified 50.0 %", "undecided 25.0 %", "refuted 25.0 %"]
+
+
+def test_without_axes_new_ones_are_made(certificate):
+    pyplot.switch_backend("Agg")
+    axes = figures.plot_time(certificate, 0)
+    assert axes.figure is not None
+    pyplot.close(axes.figure)
+
+
+def test_figures_compare_methods_side_by_side_and_are_kept_twice(certificate, truth, tmp_path):
+    closed = certificate.question.ask(certificate.predictor.with_method(rc.ClosedFormEnvelope))
+    figure = figures.time_figure({"optimal": certificate, "closed form": closed}, truth)
+    assert [axes.get_title() for axes in figure.axes[:2]] == [
+        "optimal: certified",
+        f"closed form: {closed.verdict.name.lower()}",
+    ]
+    figures.save_figure(figure, tmp_path, "time")
+    assert (tmp_path / "time.png").read_bytes().startswith(b"\x89PNG")
+    assert "</svg>" in (tmp_path / "time.svg").read_text()

@@ -1,0 +1,293 @@
+"""Scenarios from file to verdict: what is asked is answered, what is wrong is one line, and nothing is left behind."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from test_cli import run  # noqa: F401
+
+import rkhs_control as rc
+from rkhs_control.scenarios.example import write_example
+from rkhs_control.scenarios.material import CLOSED_FORM, OPTIMAL, Work, gather
+from rkhs_control.scenarios.outputs import summary, write_results
+from rkhs_control.scenarios.schema import builtin_scenarios, load_scenario
+from rkhs_control.scenarios.study import run_study
+
+SMALL = {
+    "cstr": {
+        "plant.horizon": 3,
+        "plant.exploration_runs": 80,
+        "plant.runs": [9, 9],
+        "study.check": 30,
+        "study.region": [4, 3],
+    },
+    "quadruple_tank": {
+        "plant.horizon": 2,
+        "plant.exploration_runs": 80,
+        "plant.runs": 80,
+        "predictor.per_dimension": False,
+        "study.check": 10,
+        "study.region": [3, 3],
+    },
+}
+
+
+@pytest.fixture(scope="module", params=sorted(SMALL))
+def small_study(request):
+    scenario, folder = load_scenario(request.param, SMALL[request.param])
+    stages = []
+
+    def announce(stage):
+        stages.append(stage)
+        return lambda done, total: stages.append((stage, done, total))
+
+    return run_study(scenario, folder, Work(scenario.seed, 1, announce)), stages
+
+
+def test_small_studies_come_out_sound(small_study):
+    result, _ = small_study
+    assert not result.is_contradicted
+    assert result.check.n_inside == result.check.n_states
+    assert result.check.n_wrong == 0
+    for plan in result.plans:
+        optimal, closed = plan.certificates[OPTIMAL], plan.certificates[CLOSED_FORM]
+        assert (optimal.tube.lower >= closed.tube.lower - 1e-6).all()
+        assert (optimal.tube.upper <= closed.tube.upper + 1e-6).all()
+        assert plan.steps_inside(OPTIMAL) == plan.steps_inside(CLOSED_FORM) == len(optimal.tube.lower)
+        assert plan.margins[OPTIMAL]["norm_margin"] >= plan.margins[CLOSED_FORM]["norm_margin"]
+        assert plan.margins[OPTIMAL]["noise_margin"] >= plan.margins[CLOSED_FORM]["noise_margin"]
+
+
+def test_every_stage_reports_its_progress_to_the_end(small_study):
+    _, stages = small_study
+    announced = {stage for stage in stages if isinstance(stage, str)}
+    finished = {event[0] for event in stages if not isinstance(event, str) and event[1] == event[2]}
+    assert announced == finished
+
+
+def test_results_are_complete_and_read_back(small_study, tmp_path):
+    result, _ = small_study
+    write_results(result, tmp_path / "new" / "folder")
+    folder = tmp_path / "new" / "folder"
+    content = json.loads((folder / "summary.json").read_text())
+    assert content == json.loads(json.dumps(summary(result)))
+    assert content["verdict"] == result.worst_verdict.name
+    names = result.material.runs.state_names
+    plans = rc.load_plans(folder / "plans.csv", state_names=names, input_names=result.material.runs.input_names)
+    predictor = rc.load_predictor(folder / "predictor.npz")
+    for plan, x0, inputs in zip(result.plans, plans.x0, plans.inputs, strict=True):
+        again, before = predictor.boxes(x0, inputs), plan.certificates[OPTIMAL].tube
+        np.testing.assert_allclose(again.lower, before.lower, rtol=1e-7)
+        np.testing.assert_allclose(again.upper, before.upper, rtol=1e-7)
+    stems = {path.stem for path in folder.glob("*.svg")}
+    assert stems == {path.stem for path in folder.glob("*.png")}
+    assert {"region", "time_1", "phase_" + "_".join(names[:2])} <= stems
+
+
+def test_the_same_seed_gives_the_same_study_however_it_is_shared_out():
+    changes = {**SMALL["cstr"], "study.check": 0, "study.region": [1, 1]}
+    scenario, folder = load_scenario("cstr", changes)
+    one, two, other = (run_study(scenario, folder, Work(seed, jobs)) for seed, jobs in ((1, 1), (1, 2), (2, 1)))
+    np.testing.assert_array_equal(one.material.runs.states, two.material.runs.states)
+    assert not np.array_equal(one.material.runs.states, other.material.runs.states)
+
+
+def test_builtin_scenarios_say_what_they_do():
+    assert set(builtin_scenarios()) == {"cstr", "quadruple_tank"}
+    for name in builtin_scenarios():
+        scenario, _ = load_scenario(name)
+        assert scenario.description
+        assert scenario.title
+
+
+def test_worst_verdict_is_that_of_the_study():
+    scenario, folder = load_scenario(
+        "cstr", {**SMALL["cstr"], "study.check": 0, "predictor.compare_closed_form": False}
+    )
+    result = run_study(scenario, folder, Work(1))
+    verdicts = {plan.verdict for plan in result.plans}
+    assert result.worst_verdict in verdicts
+    order = list(rc.Verdict)
+    assert order.index(result.worst_verdict) == max(order.index(verdict) for verdict in verdicts)
+
+
+# ---- a user's own data
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """An example folder to spoil."""
+    write_example(tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def certify(run, mine, *more):  # noqa: F811
+    return run("certify", str(mine / "scenario.toml"), "--plan", str(mine / "plan.csv"), "--jobs", "1", *more)
+
+
+def rewrite(file, change):
+    """Change the rows of a CSV file, given as lists of cells with the header first."""
+    with file.open(newline="") as stream:
+        rows = list(csv.reader(stream))
+    with file.open("w", newline="") as stream:
+        csv.writer(stream).writerows(change(rows))
+
+
+def test_example_is_certified_and_leaves_figures(run, mine, tmp_path):  # noqa: F811
+    code, text = certify(run, mine)
+    assert code == 0, text
+    assert "CERTIFIED" in text
+    assert "24 runs that were held out do not contradict the assumptions" in text
+    assert (tmp_path / "results" / "scenario" / "time_1.png").stat().st_size > 10_000
+
+
+def test_example_does_not_overwrite_what_is_there(run, mine):  # noqa: F811
+    code, text = run("example", str(mine))
+    assert code == 1
+    assert "already there" in text
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "verdict"),
+    [("[0.0, 5.0]", 0, "CERTIFIED"), ("[0.0, 2.47]", 2, "UNDECIDED"), ("[0.0, 2.0]", 3, "REFUTED")],
+)
+def test_exit_code_is_the_verdict(run, mine, limits, code, verdict):  # noqa: F811
+    found, text = certify(
+        run, mine, "--set", f"limits.states.c_A={limits}", "--set", "predictor.compare_closed_form=false"
+    )
+    assert verdict in text
+    assert found == code
+
+
+def test_run_takes_a_plan_named_in_the_scenario(run, mine):  # noqa: F811
+    code, text = run("run", str(mine / "scenario.toml"), "--jobs", "1", "--set", "plan=plan.csv")
+    assert code == 0, text
+    code, text = run("run", str(mine / "scenario.toml"), "--jobs", "1")
+    assert code == 1
+    assert "the scenario asks nothing" in text
+
+
+def test_many_plans_of_different_lengths_are_all_judged(run, mine, tmp_path):  # noqa: F811
+    def copies(rows):
+        header, plan = rows[0], rows[1:]
+        short = [["short", *row[1:]] for row in plan[:2]]
+        return [["plan", *header[1:]], *plan, *short]
+
+    rewrite(mine / "plan.csv", copies)
+    code, text = certify(run, mine)
+    assert code == 0, text
+    found = json.loads((tmp_path / "results" / "scenario" / "summary.json").read_text())
+    assert {plan["name"]: len(plan["inputs"]) for plan in found["plans"]} == {"1": 5, "short": 2}
+
+
+SPOILED = {
+    "missing column": (
+        "runs.csv",
+        lambda rows: [[cell for j, cell in enumerate(row) if j != 3] for row in rows],
+        "there is no column 'c_B'",
+    ),
+    "NaN": (
+        "runs.csv",
+        lambda rows: [*rows[:7], [*rows[7][:2], "nan", *rows[7][3:]], *rows[8:]],
+        "row 8, column 'c_A'",
+    ),
+    "repeated step": ("runs.csv", lambda rows: [*rows[:4], rows[3], *rows[4:]], "step 2 of trajectory 0"),
+    "repeated timestamp": (
+        "runs.csv",
+        lambda rows: [
+            ["trajectory", "time", *rows[0][2:]],
+            *([row[0], f"{30 * min(int(row[1]), 4)}", *row[2:]] for row in rows[1:]),
+        ],
+        "time 120.0 of trajectory 0",
+    ),
+    "plan longer than the horizon": (
+        "plan.csv",
+        lambda rows: [*rows, ["1", "5", "", "", "10.0"]],
+        "plan 1 has 6 steps, but the recorded runs only 5: shorten the plan, or record longer runs",
+    ),
+    "plan without a column": ("plan.csv", lambda rows: [row[:-1] for row in rows], "there is no column 'u'"),
+    "plan without initial state": (
+        "plan.csv",
+        lambda rows: [rows[0], ["1", "0", "", "", "10.0"], *rows[2:]],
+        "column 'c_A'",
+    ),
+    "one run": ("runs.csv", lambda rows: rows[:7], "are too few"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(SPOILED))
+def test_spoiled_files_are_one_line_that_says_what_to_do(run, mine, tmp_path, case):  # noqa: F811
+    name, change, message = SPOILED[case]
+    rewrite(mine / name, change)
+    code, text = certify(run, mine)
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert code == 1
+    assert len(lines) == 1, text
+    assert lines[0].startswith("error: ")
+    assert message in lines[0]
+    assert name in lines[0]
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("data.noise_bound=0.02", "noise_bound if that is too small"),
+        ("data.noise_bound=-0.1", "data.noise_bound"),
+        ("predictor.norm_bound=0.5", "norm_bound 0.5 (given) is refuted by the data"),
+        ("predictor.norm_bond=0.5", "(did you mean 'norm_bound'?)"),
+        ("data.file=runs.csc", "there is no file"),
+        ("data.states=['c_A', 'c_b']", "did you mean 'c_B'?"),
+        ("limits.states.c_A=[3.0, 1.0]", "the lower end must not exceed the upper"),
+        ("limits.states.c_A=[nan, 1.0]", "the lower end must not exceed the upper"),
+        ("data.noise_bound={c_A = 0.06}", "data.noise_bound has no value for 'c_B'"),
+        ("data.noise_bound=[0.06]", "data.noise_bound must be a number or 2 of them"),
+        ("data.horizon=9", "no run has 9 steps"),
+        ("study.initial_states=[[1.0, 1.0]]", "initial_states in [study] need [control]"),
+        ("plant.name=cstr", "plant"),
+        ("title=3", "title: input should be a valid string"),
+    ],
+)
+def test_wrong_settings_are_one_line_that_names_them(run, mine, tmp_path, change, message):  # noqa: F811
+    code, text = certify(run, mine, "--set", change)
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert code == 1, text
+    assert len(lines) == 1, text
+    assert message in lines[0]
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_file_that_is_not_toml_is_one_line(run, mine):  # noqa: F811
+    (mine / "scenario.toml").write_text("title = \n")
+    code, text = certify(run, mine)
+    assert code == 1
+    assert "not a readable TOML file" in text
+
+
+def test_held_out_runs_that_contradict_are_refused(mine):
+    """Runs of another plant among those held out: no safety factor can explain them."""
+    scenario, folder = load_scenario(str(mine / "scenario.toml"), {"predictor.held_out": 0.5})
+    runs = rc.load_trajectories(folder / "runs.csv", state_names=["c_A", "c_B"], input_names=["u"], noise_bound=0.06)
+    states = runs.states.copy()
+    rng = np.random.default_rng(0)
+    held_out = np.sort(rng.permutation(len(runs))[: len(runs) // 2])
+    states[held_out, 2:, 0] += 1.0
+    rc.save_trajectories(rc.Trajectories(states, runs.inputs, 0.06, ["c_A", "c_B"], ["u"]), folder / "runs.csv")
+    with pytest.raises(rc.FalsifiedNormBoundError, match=r"held-out runs contradict their boxes, the first at step 2"):
+        gather(scenario, folder, Work(0))
+
+
+def test_what_measured_initial_states_cost_is_said(run, mine):  # noqa: F811
+    _, text = certify(run, mine, "--set", "data.initial_state_noise=0.002", "--set", "initial_state_noise=0.002")
+    assert "unknown initial states make up to" in text
+
+
+def test_measured_initial_states_widen_the_boxes(mine):
+    widths = []
+    for noise in (0.0, 0.001):
+        scenario, folder = load_scenario(str(mine / "scenario.toml"), {"data.initial_state_noise": noise})
+        predictor = gather(scenario, folder, Work(0)).predictors[OPTIMAL]
+        tube = predictor.boxes([2.0, 1.0], np.full((5, 1), 14.0))
+        widths.append(tube.upper - tube.lower)
+    assert (widths[1] > widths[0]).all()
