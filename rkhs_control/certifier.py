@@ -16,7 +16,8 @@ from .sets import Box, Polytope
 from .validation import FloatArray, as_floats
 from .witness import dot_up
 
-_LARGEST_FACTOR = 64.0
+LARGEST_FACTOR = 16.0
+"""Margins beyond this are not told apart: the longer a path, the more it takes, and the answer is the same."""
 
 
 class Verdict(Enum):
@@ -94,7 +95,7 @@ class Certificate:
 
         Above one for a certified plan: how wrong the norm bounds may be before the answer changes. Below one, a plan
         would be certified if the bounds could be trusted to be that much smaller; zero if none that the data do not
-        refute would do. Infinite beyond 64.
+        refute would do. Infinite beyond 16.
         """
         return self._largest_factor("norm")
 
@@ -110,7 +111,7 @@ class Certificate:
         low, high, is_certified = 0.0, 1.0, False
         while (verdict := self._verdict_with(assumption, high)) is not Verdict.UNDECIDED:
             low, high, is_certified = high, 2.0 * high, verdict is Verdict.CERTIFIED
-            if low >= _LARGEST_FACTOR:
+            if low >= LARGEST_FACTOR:
                 return math.inf
         while high - low > 1e-3 * high and high > 1e-3:
             middle = (low + high) / 2.0

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from .certifier import LARGEST_FACTOR
+
 if TYPE_CHECKING:
     from .scenarios.study import StudyResult
     from .scenarios.tables import Cell
@@ -185,7 +187,7 @@ def _verdict(name: str) -> str:
 def _factor(value: float | None) -> str:
     if value is None:
         return ""
-    return ">64" if math.isinf(value) else f"{value:.3g}"
+    return f">{LARGEST_FACTOR:g}" if math.isinf(value) else f"{value:.3g}"
 
 
 def _seconds(value: float) -> str:

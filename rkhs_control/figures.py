@@ -78,19 +78,12 @@ def plot_time(certificate: Certificate, state: int, *, truth: FloatArray | None 
 def plot_region(first: FloatArray, second: FloatArray, verdicts: Sequence[Sequence[Verdict]], *, ax: Any = None) -> Any:
     """Verdicts over a grid of initial states: `verdicts[i][j]` belongs to `(first[i], second[j])`."""
     from matplotlib.colors import ListedColormap
-    from matplotlib.patches import Patch
 
     axes = _axes(ax)
     order = list(Verdict)
     codes = np.array([[order.index(verdict) for verdict in row] for row in verdicts])
     palette = ListedColormap([COLOURS[verdict] for verdict in order])
     axes.pcolormesh(first, second, codes.T, cmap=palette, vmin=0, vmax=len(order) - 1, shading="nearest", alpha=0.8)
-    shares = {verdict: np.mean(codes == k) for k, verdict in enumerate(order)}
-    handles = [
-        Patch(color=COLOURS[verdict], alpha=0.8, label=f"{verdict.name.lower()} {100 * share:.1f} %")
-        for verdict, share in shares.items()
-    ]
-    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3, frameon=False)
     return axes
 
 
@@ -100,13 +93,19 @@ def phase_figure(
     states: tuple[int, int] = (0, 1),
 ) -> Any:
     """A phase portrait a method, on the same scales."""
+    from matplotlib.lines import Line2D
+
     figure, panels = _panels(1, len(by_method), width=5.0, height=4.2, sharex=True, sharey=True)
     for axes, (method, certificates) in zip(panels[0], by_method.items(), strict=True):
         plot_phase(certificates, truths=truths, states=states, ax=axes)
         areas = np.mean([c.tube.volumes.mean() for c in certificates])
         what = "area" if certificates[0].tube.lower.shape[1] == 2 else "volume"
         axes.set_title(f"{method}: mean box {what} {areas:.3g}")
-    figure.legend(handles=_verdict_handles(by_method, truths is not None), loc="outside lower center", ncols=4)
+    handles = _verdict_patches({c.verdict for certificates in by_method.values() for c in certificates}, alpha=0.4)
+    handles.append(Line2D([], [], label="limits", **_LIMIT))
+    if truths is not None:
+        handles.append(Line2D([], [], label="true trajectory", **_TRUTH))
+    figure.legend(handles=handles, loc="outside lower center", ncols=5)
     return figure
 
 
@@ -129,9 +128,12 @@ def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str,
     figure, panels = _panels(1, len(by_method), width=5.0, height=4.6, sharex=True, sharey=True)
     for axes, (method, verdicts) in zip(panels[0], by_method.items(), strict=True):
         plot_region(first, second, verdicts, ax=axes)
-        axes.set_title(method)
+        share = np.mean([verdict is Verdict.CERTIFIED for row in verdicts for verdict in row])
+        axes.set_title(f"{method}: {share:.1%} certified")
         axes.set_xlabel(labels[0])
     panels[0][0].set_ylabel(labels[1])
+    seen = {verdict for verdicts in by_method.values() for row in verdicts for verdict in row}
+    figure.legend(handles=_verdict_patches(seen, alpha=0.8), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -173,20 +175,11 @@ def _limit_lines(axes: Any, certificate: Certificate, states: tuple[int, int]) -
             axes.axline((0.0, offset / b), slope=-a / b, **_LIMIT)
 
 
-def _verdict_handles(by_method: Mapping[str, Sequence[Certificate]], with_truth: bool) -> list[Any]:
-    from matplotlib.lines import Line2D
+def _verdict_patches(seen: set[Verdict], alpha: float) -> list[Any]:
     from matplotlib.patches import Patch
 
-    seen = {certificate.verdict for certificates in by_method.values() for certificate in certificates}
-    handles: list[Any] = [
-        Patch(facecolor=COLOURS[verdict], alpha=0.4, label=verdict.name.lower())
-        for verdict in Verdict
-        if verdict in seen
-    ]
-    handles.append(Line2D([], [], label="limits", **_LIMIT))
-    if with_truth:
-        handles.append(Line2D([], [], label="true trajectory", **_TRUTH))
-    return handles
+    shown = [verdict for verdict in Verdict if verdict in seen]
+    return [Patch(facecolor=COLOURS[verdict], alpha=alpha, label=verdict.name.lower()) for verdict in shown]
 
 
 def state_label(runs: Trajectories, state: int) -> str:

@@ -193,7 +193,7 @@ def _held_out(
         for fold in range(folds):
             held, kept = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of != fold)
             inner, cross = K[np.ix_(kept, kept)], K[np.ix_(held, kept)]
-            # One eigendecomposition would serve every regularisation, but costs as much as ten Cholesky factors or more
+            # An eigendecomposition would serve all regularisations, but costs as much as ten of the factors or more.
             for i, regularisation in enumerate(ridge):
                 try:
                     weights = _ridge_weights(inner, regularisation, y[kept])

@@ -101,6 +101,15 @@ class Trajectories:
         """`z = (x_0, u_0, ..., u_{n-1})`, a row a run: what the state after `n` steps is a function of."""
         return stacked(self.states[:, 0], self.inputs[:, :n])
 
+    def windows(self, horizon: int, stride: int = 1) -> Trajectories:
+        """Windows of `horizon` steps, every `stride` steps; the noise bound must not differ from step to step."""
+        if (self.noise_bound != self.noise_bound[0]).any():
+            raise InputError("runs whose noise bound differs from step to step cannot be cut into windows")
+        recordings = list(zip(self.states, self.inputs, strict=True))
+        cut = Trajectories.from_recordings(recordings, horizon, stride=stride, noise_bound=self.noise_bound[0])
+        noise = np.broadcast_to(self.noise_bound[0], (horizon, self.n_states))
+        return replace(self, states=cut.states, inputs=cut.inputs, noise_bound=noise)
+
     def subset(self, runs: npt.ArrayLike) -> Trajectories:
         """Some of the runs, by index or mask."""
         chosen = as_rows(runs, len(self), "runs")

@@ -9,22 +9,17 @@ Planned inputs are CSV files of the same form; of their states only the first is
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from decimal import Decimal
-from difflib import get_close_matches
-from itertools import pairwise
-from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from .csv_tables import Table, one_line, read_table, write_rows
 from .errors import InputError
 from .trajectories import Trajectories, checked_names
-from .validation import FloatArray, as_floats, as_vector, positive, require_finite
+from .validation import FloatArray, as_floats, as_vector, require_finite
 
 _FIELDS = [field.name for field in fields(Trajectories)]
 _TEXTS = [name for name in _FIELDS if name.endswith(("_names", "_units"))]
@@ -43,7 +38,7 @@ class Plans:
     input_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        names = tuple(_one_line(str(name)) for name in self.names)
+        names = tuple(one_line(str(name)) for name in self.names)
         if not 0 < len(names) == len(self.x0) == len(self.inputs):
             sizes = f"{len(names)}, {len(self.x0)} and {len(self.inputs)}"
             raise InputError(f"names, x0 and inputs must have one entry a plan, and one at least; got {sizes}")
@@ -88,15 +83,16 @@ def load_trajectories(
 ) -> Trajectories:
     """Read a file in the format of its ending.
 
-    A CSV file needs `state_names` and `input_names`, the columns to read, and `noise_bound`; `horizon` cuts its runs
-    into windows of so many steps. Where it has times they must be evenly spaced, by `sampling_time` if that is given.
-    `overrides` replace fields of `Trajectories` (a noise bound, units) in any format.
+    A CSV file needs `state_names` and `input_names`, the columns to read, and `noise_bound`. Where it has times they
+    must be evenly spaced, by `sampling_time` if that is given. `horizon` cuts the runs into windows of so many steps,
+    which then begin with measured states (`initial_state_noise` of a predictor). `overrides` replace fields of
+    `Trajectories` (a noise bound, units) in any format.
     """
     path = _existing(file)
     if path.suffix.lower() == ".csv":
         if not state_names or not input_names or "noise_bound" not in overrides:
             raise InputError(f"{path}: a CSV file needs state_names, input_names and noise_bound to be read")
-        table = _read_table(path, [*state_names, *input_names], sampling_time=overrides.get("sampling_time"))
+        table = read_table(path, [*state_names, *input_names], sampling_time=overrides.get("sampling_time"))
         recordings = [_recording(table, name, state_names, input_names) for name in table.runs]
         named = {"state_names": tuple(state_names), "input_names": tuple(input_names), **overrides}
         if table.sampling_time is not None:
@@ -108,7 +104,8 @@ def load_trajectories(
         raise InputError(f"{path}: there is no {missing[0]!r} in it; there is: {', '.join(sorted(content))}")
     known = {name: value for name, value in content.items() if name in _FIELDS}
     try:
-        return Trajectories(**{**known, **overrides})
+        runs = Trajectories(**{**known, **overrides})
+        return runs if horizon is None else runs.windows(horizon)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -119,7 +116,7 @@ def save_plans(plans: Plans, file: str | Path) -> None:
     for name, x0, inputs in zip(plans.names, plans.x0, plans.inputs, strict=True):
         for step, u in enumerate(inputs.tolist()):
             rows.append([name, step, *([""] * len(x0) if step else x0.tolist()), *u])
-    _write_rows(_csv(file), plans.state_names, plans.input_names, rows)
+    write_rows(_csv(file), plans.state_names, plans.input_names, rows)
 
 
 def load_plans(
@@ -138,10 +135,10 @@ def load_plans(
     if not state_names or not input_names:
         raise InputError(f"{path}: plans need state_names and input_names to be read")
     columns = [*state_names, *input_names]
-    table = _read_table(path, columns, kinds=("trajectory", "plan"), sampling_time=sampling_time)
+    table = read_table(path, columns, kinds=("trajectory", "plan"), sampling_time=sampling_time)
     x0, inputs = [], []
     for name, rows in table.runs.items():
-        ends = not any(rows[-1].cells[_one_line(column)] for column in input_names)
+        ends = not any(rows[-1].cells[one_line(column)] for column in input_names)
         held = rows[:-1] if ends else rows
         if not held:
             raise InputError(f"{path}, row {rows[0].line}: {table.kind} {name} has no inputs; write them in its rows")
@@ -184,174 +181,16 @@ def _write_csv(runs: Trajectories, path: Path) -> None:
         inputs = [*runs.inputs[number].tolist(), [""] * runs.n_inputs]
         for step, (x, u) in enumerate(zip(runs.states[number].tolist(), inputs, strict=True)):
             rows.append([number, step, *x, *u])
-    _write_rows(path, runs.state_names, runs.input_names, rows)
-
-
-def _write_rows(path: Path, state_names: Sequence[str], input_names: Sequence[str], rows: Iterable[list[Any]]) -> None:
-    """Floats are written by their `repr`, as csv does: they read back to the same bits."""
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["trajectory", "step", *state_names, *input_names])
-        writer.writerows(rows)
-
-
-class _Row(NamedTuple):
-    line: int
-    cells: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Table:
-    """The rows of a CSV file by the name of their run: runs in the order of their first rows, rows by step or time."""
-
-    path: Path
-    kind: str
-    """What a run is called: the column that tells them apart."""
-    runs: dict[str, list[_Row]]
-    sampling_time: float | None
-    """Where there are times."""
-
-    def numbers(self, rows: list[_Row], columns: Sequence[str]) -> FloatArray:
-        names = [_one_line(column) for column in columns]
-        return np.array([[_number(self.path, row, name) for name in names] for row in rows])
+    write_rows(path, runs.state_names, runs.input_names, rows)
 
 
 def _recording(
-    table: _Table, name: str, state_names: Sequence[str], input_names: Sequence[str]
+    table: Table, name: str, state_names: Sequence[str], input_names: Sequence[str]
 ) -> tuple[FloatArray, FloatArray]:
     rows = table.runs[name]
     if len(rows) < 2:
         raise InputError(f"{table.path}, row {rows[0].line}: {table.kind} {name} has one step only; leave it out")
     return table.numbers(rows, state_names), table.numbers(rows[:-1], input_names)
-
-
-def _read_table(
-    path: Path, wanted: Sequence[str], *, kinds: Sequence[str] = ("trajectory",), sampling_time: float | None = None
-) -> _Table:
-    records = list(_records(path))
-    if not records:
-        raise InputError(f"{path}: the file is empty")
-    header, cells = records[0]
-    columns = [_one_line(cell) for cell in cells]
-    kind = next((name for name in kinds if name in columns), kinds[0])
-    clock = _clock(path, header, columns)
-    keys = [name for name in (kind, clock) if name in columns]
-    _require_columns(path, header, columns, [*keys, *map(_one_line, wanted)])
-
-    runs: dict[str, dict[Decimal, _Row]] = {}
-    for line, cells in records[1:]:
-        if len(cells) != len(columns):
-            raise InputError(
-                f"{path}, row {line}: there are {len(cells)} cells for {len(columns)} columns; as many are needed"
-            )
-        row = _Row(line, dict(zip(columns, map(_one_line, cells), strict=True)))
-        name, instant = row.cells.get(kind, "0"), _instant(path, row, clock)
-        first = runs.setdefault(name, {}).setdefault(instant, row)
-        if first is not row:
-            raise InputError(
-                f"{path}, row {line}: {clock} {instant} of {kind} {name} was already in row {first.line}; "
-                f"remove one of them, or give the second run another name in the column {kind!r}"
-            )
-    if not runs:
-        raise InputError(f"{path}: there are no rows below the header")
-
-    runs = {name: dict(sorted(run.items())) for name, run in runs.items()}
-    spacing = _spacing(runs, clock, sampling_time)
-    for name, run in runs.items():
-        for before, after in pairwise(run):
-            if abs(after - before - spacing) > spacing / 1000:
-                raise InputError(
-                    f"{path}, row {run[after].line}: {kind} {name} goes from {clock} {before} to {after} "
-                    f"where a spacing of {spacing} is expected; "
-                    f"at a gap, give the rows after it another name in the column {kind!r}"
-                )
-    in_order = {name: list(run.values()) for name, run in runs.items()}
-    return _Table(path, kind, in_order, float(spacing) if clock == "time" else None)
-
-
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the line that it starts on."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path}: the file cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise InputError(f"{path}, row {line}: this is not UTF-8 text; save the file as CSV in UTF-8") from None
-    header = text.lstrip().partition("\n")[0]
-    for mark in ";\t":
-        if mark in header and "," not in header:
-            line = text[: text.index(header)].count("\n") + 1
-            raise InputError(f"{path}, row {line}: the columns are separated by {mark!r}; commas are needed")
-    line, reader = 1, csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for cells in reader:
-            if any(map(str.strip, cells)):
-                yield line, cells
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise InputError(f"{path}, row {line}: this is not readable as CSV ({error})") from None
-
-
-def _clock(path: Path, header: int, columns: list[str]) -> str:
-    for name in ("step", "time"):
-        if name in columns:
-            return name
-    raise InputError(f"{path}, row {header}: a column 'step' or 'time' is needed; there is: {', '.join(columns)}")
-
-
-def _require_columns(path: Path, header: int, columns: list[str], wanted: list[str]) -> None:
-    for name in wanted:
-        if columns.count(name) > 1:
-            raise InputError(
-                f"{path}, row {header}: {columns.count(name)} columns are called {name!r}; rename all but one"
-            )
-        if name not in columns:
-            others = {column.casefold(): column for column in columns if column not in wanted}
-            near = get_close_matches(name.casefold(), others, n=1)
-            hint = f"; did you mean {others[near[0]]!r}?" if near else ""
-            raise InputError(f"{path}, row {header}: there is no column {name!r}; there is: {', '.join(columns)}{hint}")
-
-
-def _spacing(runs: dict[str, dict[Decimal, _Row]], clock: str, sampling_time: float | None) -> Decimal:
-    """Of the instants: as given, or else that of the first two in the first run that has two."""
-    if clock == "step":
-        return Decimal(1)
-    if sampling_time is not None:
-        return _decimal(positive(sampling_time, "sampling_time"))
-    return next((after - before for run in runs.values() for before, after in pairwise(run)), Decimal(1))
-
-
-def _instant(path: Path, row: _Row, clock: str) -> Decimal:
-    if clock == "time":
-        return _decimal(_number(path, row, clock))
-    try:
-        return Decimal(int(row.cells[clock]))
-    except ValueError:
-        where, text = f"{path}, row {row.line}, column {clock!r}", row.cells[clock]
-        raise InputError(f"{where}: {text!r} is not a whole number; count the rows of a run, from 0 up") from None
-
-
-def _decimal(value: float) -> Decimal:
-    """As it is written: 100.3 - 100.2 is 0.1, and so is the sampling time."""
-    return Decimal(repr(value))
-
-
-def _number(path: Path, row: _Row, column: str) -> float:
-    try:
-        value = float(row.cells[column])
-        if isfinite(value):
-            return value
-        problem = f"{row.cells[column]} is not finite"
-    except ValueError:
-        problem = f"{row.cells[column]!r} is not a number"
-    raise InputError(
-        f"{path}, row {row.line}, column {column!r}: {problem}; write a number there, or leave that row out"
-    )
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _assemble(

@@ -141,7 +141,7 @@ def _recorded(scenario: Scenario, settings: FileData, folder: Path, work: Work) 
         raise InputError(f"{settings.file}: {len(runs)} runs are too few: half of them must be at least two")
     chosen = runs.subset(np.sort(work.rng.permutation(len(runs))[:n_chosen]))
     selection = _select(chosen, scenario.predictor, work)
-    noise = by_name(settings.initial_state_noise, runs.state_names, "data.initial_state_noise")
+    noise = by_name(settings.initial_state_noise or 0.0, runs.state_names, "data.initial_state_noise")
     predictors = _predictors(runs, selection, scenario.predictor, noise, work)
     if held_out is not None:
         with work.stage("testing with held-out runs"):

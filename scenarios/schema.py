@@ -101,11 +101,21 @@ class FileData(Section):
     """Long recordings are cut into windows of so many steps."""
     noise_bound: ByState | None = None
     """For all states, or one a state; files other than CSV carry their own."""
-    initial_state_noise: ByState = 0.0
-    """How far the recorded initial state of a run may be from the true one; windows start with a measured state."""
+    initial_state_noise: ByState | None = None
+    """How far the recorded initial state of a run may be from the true one, zero by default; windows of longer
+    recordings start with a measured state, so with `horizon` it must be said."""
     state_units: list[str] = []
     input_units: list[str] = []
     sampling_time: Positive | None = None
+
+    @model_validator(mode="after")
+    def _windows_say_how_they_start(self) -> FileData:
+        if self.horizon is not None and self.initial_state_noise is None:
+            raise ValueError(
+                "windows of a recording start with a measured state: beside horizon, give initial_state_noise, the "
+                "noise bound of that state (0 if it is exact)"
+            )
+        return self
 
 
 class PredictorSettings(Section):

@@ -18,7 +18,7 @@ from .material import OPTIMAL, Material, Work, gather, plan_from
 from .schema import Scenario, by_name
 
 _PLANS_AT_ONCE = 250
-_MARGINS_UP_TO = 20
+_MARGINS_UP_TO = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,17 +137,31 @@ def judge(plans: Plans, scenario: Scenario, material: Material, work: Work) -> l
         method: _certify(plans.x0, plans.inputs, predictor, scenario, material, f"certifying, {method}", work)
         for method, predictor in material.predictors.items()
     }
+    margins = _margins([c for found in certificates.values() for c in found], work)
     judged = []
-    with work.stage("norm and noise margins") as progress:
-        for i, (name, x0, inputs) in enumerate(zip(plans.names, plans.x0, plans.inputs, strict=True)):
-            truth = None if material.plant is None else material.plant.simulate(x0, inputs)
-            mine = {method: found[i] for method, found in certificates.items()}
-            margins: dict[str, dict[str, float]] = {}
-            if len(plans.names) <= _MARGINS_UP_TO:
-                margins = {m: {"norm_margin": c.norm_margin, "noise_margin": c.noise_margin} for m, c in mine.items()}
-            judged.append(JudgedPlan(name, mine, truth, margins))
-            progress(len(judged), len(plans.names))
+    for i, (name, x0, inputs) in enumerate(zip(plans.names, plans.x0, plans.inputs, strict=True)):
+        truth = None if material.plant is None else material.plant.simulate(x0, inputs)
+        mine = {method: found[i] for method, found in certificates.items()}
+        judged.append(JudgedPlan(name, mine, truth, {method: margins[c] for method, c in mine.items() if c in margins}))
     return judged
+
+
+def _margins(certificates: list[Certificate], work: Work) -> dict[Certificate, dict[str, float]]:
+    """Norm and noise margins, which take longer than the verdicts: none where there are many plans."""
+    from joblib import Parallel, delayed
+
+    if len(certificates) > _MARGINS_UP_TO:
+        return {}
+    margins: list[dict[str, float]] = []
+    with work.stage("norm and noise margins") as progress:
+        for found in Parallel(work.n_jobs, return_as="generator")(delayed(_margins_of)(c) for c in certificates):
+            margins.append(found)
+            progress(len(margins), len(certificates))
+    return dict(zip(certificates, margins, strict=True))
+
+
+def _margins_of(certificate: Certificate) -> dict[str, float]:
+    return {"norm_margin": certificate.norm_margin, "noise_margin": certificate.noise_margin}
 
 
 def state_pair(names: Sequence[str], known: tuple[str, ...], what: str) -> tuple[int, int]:

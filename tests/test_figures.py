@@ -55,11 +55,14 @@ def test_intervals_over_time_are_those_of_the_tube(certificate, truth, axes):
     np.testing.assert_allclose(ends, np.stack([certificate.tube.lower[:, 1], certificate.tube.upper[:, 1]], axis=1))
 
 
-def test_region_shows_the_share_of_every_verdict(axes):
+def test_region_says_how_much_of_it_is_certified():
     v = rc.Verdict
-    figures.plot_region(np.arange(2.0), np.arange(2.0), [[v.CERTIFIED, v.CERTIFIED], [v.UNDECIDED, v.REFUTED]], ax=axes)
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == ["certified 50.0 %", "undecided 25.0 %", "refuted 25.0 %"]
+    grids = {"one": [[v.CERTIFIED, v.CERTIFIED], [v.UNDECIDED, v.REFUTED]], "other": [[v.UNDECIDED] * 2] * 2}
+    figure = figures.region_figure(np.arange(2.0), np.arange(2.0), grids, ("c_A", "c_B"))
+    assert [axes.get_title() for axes in figure.axes] == ["one: 50.0% certified", "other: 0.0% certified"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["certified", "undecided", "refuted"]
+    codes = figure.axes[0].collections[0].get_array()
+    assert codes[0, 1] == 1  # the first axis runs to the right: (1, 0) is undecided
 
 
 def test_without_axes_new_ones_are_made(certificate):

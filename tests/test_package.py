@@ -14,6 +14,7 @@ ORDER = [
     "validation",
     "sets",
     "trajectories",
+    "csv_tables",
     "trajectory_files",
     "observations",
     "kernels",

@@ -1,10 +1,14 @@
 """Numbers published by the paper's authors; they live beside the project, not in it."""
 
+import json
+
 import numpy as np
 import pytest
-from problems import henon, henon_envelope
+from problems import henon, henon_envelope, reference_file
 
 import rkhs_control as rc
+from rkhs_control.scenarios.material import Work, gather
+from rkhs_control.scenarios.schema import load_scenario
 
 pytestmark = pytest.mark.reference
 
@@ -77,3 +81,14 @@ def test_sensitivities_are_three_times_narrower_than_the_crude_bound():
     gradient = np.stack([-1.6 * z[:, 0], 1 + 6.4 * np.cos(0.8 * z[:, 1])], axis=1)
     assert (band.lower <= gradient).all()
     assert (gradient <= band.upper).all()
+
+
+def test_cstr_plan_leads_where_the_published_one_did():
+    """The controller of the scenario, on exploration alone, and the true trajectory that its plan leads to."""
+    published = json.loads(reference_file("cstr_published_figure.json").read_text())
+    scenario, folder = load_scenario("cstr", {"plant.runs": [2, 2], "predictor.compare_closed_form": False})
+    material = gather(scenario, folder, Work(scenario.seed))
+    start = np.array(published["initial_state"])
+    states = material.plant.simulate(start, material.control.solve(start).inputs)
+    expected = np.stack([published["truth"][name] for name in material.plant.state_names], axis=1)
+    assert np.abs(states - expected).max() < 0.03

@@ -243,7 +243,12 @@ def test_spoiled_files_are_one_line_that_says_what_to_do(run, mine, tmp_path, ca
         ("limits.states.c_A=[nan, 1.0]", "the lower end must not exceed the upper"),
         ("data.noise_bound={c_A = 0.06}", "data.noise_bound has no value for 'c_B'"),
         ("data.noise_bound=[0.06]", "data.noise_bound must be a number or 2 of them"),
-        ("data.horizon=9", "no run has 9 steps"),
+        ("data.horizon=3", "beside horizon, give initial_state_noise"),
+        (
+            "data={file = 'runs.csv', horizon = 9, initial_state_noise = 0.0, states = ['c_A', 'c_B'], inputs = ['u'], "
+            "noise_bound = 0.06}",
+            "no run has 9 steps",
+        ),
         ("study.initial_states=[[1.0, 1.0]]", "initial_states in [study] need [control]"),
         ("plant.name=cstr", "plant"),
         ("title=3", "title: input should be a valid string"),

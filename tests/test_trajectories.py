@@ -453,3 +453,22 @@ def test_not_a_number_is_refused_by_run_and_step(runs):
     states[3, 2, 1] = np.nan
     with pytest.raises(rc.InputError, match="run 3, step 2, column 1 is nan"):
         rc.Trajectories(states, runs.inputs, 0.1)
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz", "mat", "h5"])
+def test_long_runs_are_cut_into_windows_whatever_their_file(tmp_path, rng, ending):
+    runs = rc.Trajectories(rng.normal(size=(2, 6, 2)), rng.normal(size=(2, 5, 1)), [0.1, 0.2], ["a", "b"], ["u"])
+    rc.save_trajectories(runs, tmp_path / f"runs.{ending}")
+    columns = {"state_names": ["a", "b"], "input_names": ["u"], "noise_bound": [0.1, 0.2]} if ending == "csv" else {}
+    cut = rc.load_trajectories(tmp_path / f"runs.{ending}", horizon=3, **columns)
+    assert cut.states.shape == (6, 4, 2)
+    np.testing.assert_array_equal(cut.states[4], runs.states[1, 1:5])
+    np.testing.assert_array_equal(cut.inputs[4], runs.inputs[1, 1:4])
+    np.testing.assert_array_equal(cut.noise_bound, [[0.1, 0.2]] * 3)
+    assert cut.state_names == ("a", "b")
+
+
+def test_windows_need_a_noise_bound_that_does_not_change(rng):
+    runs = rc.Trajectories(rng.normal(size=(2, 4, 1)), rng.normal(size=(2, 3, 1)), [[0.1], [0.2], [0.3]])
+    with pytest.raises(rc.InputError, match="differs from step to step"):
+        runs.windows(2)
