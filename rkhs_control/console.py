@@ -23,7 +23,13 @@ _COLOURS = {"CERTIFIED": "green", "UNDECIDED": "yellow", "REFUTED": "red"}
 
 @contextmanager
 def progress_bars(console: Console) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Yields `announce(stage)`, which adds a bar and returns what to report `(done, total)` to."""
+    """Yields `announce(stage)`, which adds a bar and returns what to report `(done, total)` to.
+
+    Where there is no terminal, a line a quarter of every stage.
+    """
+    if not console.is_terminal:
+        yield lambda stage: _lines(console, stage)
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -32,13 +38,24 @@ def progress_bars(console: Console) -> Iterator[Callable[[str], Callable[[int, i
         TextColumn("remaining"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=not console.is_terminal) as progress:
+    with Progress(*columns, console=console) as progress:
 
         def announce(stage: str) -> Callable[[int, int], None]:
             task = progress.add_task(stage, total=None)
             return lambda done, total: progress.update(task, completed=done, total=total)
 
         yield announce
+
+
+def _lines(console: Console, stage: str) -> Callable[[int, int], None]:
+    quarters = [0]
+
+    def report(done: int, total: int) -> None:
+        if 4 * done // total > quarters[0]:
+            quarters[0] = 4 * done // total
+            console.print(f"{stage}: {done} of {total}", highlight=False)
+
+    return report
 
 
 def study_table(result: StudyResult) -> Table:

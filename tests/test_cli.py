@@ -79,6 +79,7 @@ def test_tables_command_prints_and_keeps_every_cell(run, tmp_path, monkeypatch):
     cells = json.loads((tmp_path / "kept" / "tables.json").read_text())
     assert len(cells) == 9
     assert "of 9 cells" in text
+    assert "cells: 9 of " in text
     assert all(cell["largest_relative_gap"] < 1e-6 for cell in cells)
     widths = [cell["width"] for cell in cells]
     assert widths == sorted(widths[:3]) + sorted(widths[3:6]) + sorted(widths[6:])
