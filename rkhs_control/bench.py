@@ -22,7 +22,7 @@ from .envelope.optimal import OptimalEnvelope
 from .kernels import Kernel, SquaredExponential
 from .models import henon
 from .observations import Observations
-from .scenarios.material import OPTIMAL, Work, gather, plan_from
+from .scenarios.material import OPTIMAL, Source, Work, gather, plan_from
 from .scenarios.schema import load_scenario
 from .validation import FloatArray
 
@@ -161,7 +161,7 @@ class PlanMeasurement:
 def run_plans(work: Work, n_plans: int = 1000) -> list[PlanMeasurement]:
     """How long it takes to certify plans of the CSTR scenario, predictors built."""
     scenario, folder = load_scenario("cstr")
-    material = gather(scenario, folder, work)
+    material = gather(scenario, Source.of(scenario, folder), work)
     assert material.control is not None
     limits = material.limits
     x0 = work.rng.uniform(limits.state_limits.lower, limits.state_limits.upper, (n_plans, material.runs.n_states))

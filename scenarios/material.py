@@ -95,12 +95,43 @@ class Material:
         return self.predictors[OPTIMAL].runs
 
 
-def gather(scenario: Scenario, folder: Path, work: Work) -> Material:
-    """Simulate or load the runs, choose the assumptions, build the predictors; paths are relative to `folder`."""
-    if scenario.plant is not None:
-        return _simulated(scenario, scenario.plant, work)
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where runs come from: a plant to simulate, or recorded ones; what is known of it before any work is done."""
+
+    plant: Plant | None
+    recorded: Trajectories | None
+    state_names: tuple[str, ...]
+    input_names: tuple[str, ...]
+    horizon: int
+    sampling_time: float
+    limits: Limits
+
+    @classmethod
+    def of(cls, scenario: Scenario, folder: Path) -> Source:
+        """Paths in the scenario are relative to `folder`."""
+        plant, recorded = None, None
+        if scenario.plant is not None:
+            plant, horizon = PLANTS[scenario.plant.name](), scenario.plant.horizon
+        else:
+            assert scenario.data is not None
+            recorded = _load(scenario.data, folder)
+            horizon = recorded.horizon
+        system = plant or recorded
+        assert system is not None
+        names = system.state_names, system.input_names
+        limits = Limits.of(scenario.limits, *names)
+        return cls(plant, recorded, *names, horizon, system.sampling_time, limits)
+
+
+def gather(scenario: Scenario, source: Source, work: Work) -> Material:
+    """Simulate the runs if need be, choose the assumptions, build the predictors."""
+    if source.plant is not None:
+        assert scenario.plant is not None
+        return _simulated(scenario, scenario.plant, source.plant, source.limits, work)
     assert scenario.data is not None
-    return _recorded(scenario, scenario.data, folder, work)
+    assert source.recorded is not None
+    return _recorded(scenario, scenario.data, source.recorded, source.limits, work)
 
 
 def plan_from(control: CertaintyEquivalentOCP, x0: FloatArray, stage: str, work: Work) -> list[Plan]:
@@ -109,11 +140,9 @@ def plan_from(control: CertaintyEquivalentOCP, x0: FloatArray, stage: str, work:
         return control.solve_many(x0, work.n_jobs, progress)
 
 
-def _simulated(scenario: Scenario, settings: PlantData, work: Work) -> Material:
+def _simulated(scenario: Scenario, settings: PlantData, plant: Plant, limits: Limits, work: Work) -> Material:
     """Explore with random inputs, choose assumptions and models from that, then record the controller's plans."""
     assert scenario.control is not None
-    plant = PLANTS[settings.name]()
-    limits = Limits.of(scenario.limits, plant.state_names, plant.input_names)
     for what, box in (("states", limits.state_limits), ("inputs", limits.input_limits)):
         if not np.isfinite([box.lower, box.upper]).all():
             raise InputError(f"limits.{what}: a simulated plant needs limits of all of them, to draw from")
@@ -129,10 +158,8 @@ def _simulated(scenario: Scenario, settings: PlantData, work: Work) -> Material:
     return Material(_predictors(runs, selection, scenario.predictor, 0.0, work), limits, control, plant, 0)
 
 
-def _recorded(scenario: Scenario, settings: FileData, folder: Path, work: Work) -> Material:
+def _recorded(scenario: Scenario, settings: FileData, runs: Trajectories, limits: Limits, work: Work) -> Material:
     """Some runs choose the assumptions, all but the held-out ones make the boxes, and those test them."""
-    runs = _load(settings, folder)
-    limits = Limits.of(scenario.limits, runs.state_names, runs.input_names)
     held_out = None
     if round(scenario.predictor.held_out * len(runs)) >= 1:
         held_out, runs = runs.split(scenario.predictor.held_out, work.rng)

@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..predictor import MultiStepPredictor
 from ..trajectory_files import Plans, load_plans
 from ..validation import FloatArray
-from .material import OPTIMAL, Material, Work, gather, plan_from
+from .material import OPTIMAL, Material, Source, Work, gather, plan_from
 from .schema import Scenario, by_name
 
 _PLANS_AT_ONCE = 250
@@ -99,12 +99,15 @@ def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
     study = scenario.study
     if not study.initial_states and scenario.plan is None:
         raise InputError("the scenario asks nothing: give initial_states in [study], with [control], or a plan")
-    material = gather(scenario, folder, work)
+    source = Source.of(scenario, folder)
+    starts = _initial_states(scenario, source)
+    given = None if scenario.plan is None else plans_in(folder / scenario.plan, source)
+    material = gather(scenario, source, work)
     plans = []
     if study.initial_states:
-        plans += judge(_controller_plans(scenario, material, work), scenario, material, work)
-    if scenario.plan is not None:
-        plans += judge(plans_in(folder / scenario.plan, material), scenario, material, work)
+        plans += judge(_controller_plans(starts, material, work), scenario, material, work)
+    if given is not None:
+        plans += judge(given, scenario, material, work)
     check = _check(scenario, material, work) if study.check else None
     region = _region(scenario, material, work) if study.region else None
     return StudyResult(scenario, material, work, plans, check, region)
@@ -112,21 +115,21 @@ def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
 
 def certify_file(scenario: Scenario, folder: Path, plan_file: Path, work: Work) -> StudyResult:
     """The plans in a file, and nothing else of what the scenario asks for."""
-    material = gather(scenario, folder, work)
-    return StudyResult(scenario, material, work, judge(plans_in(plan_file, material), scenario, material, work))
+    source = Source.of(scenario, folder)
+    plans = plans_in(plan_file, source)
+    material = gather(scenario, source, work)
+    return StudyResult(scenario, material, work, judge(plans, scenario, material, work))
 
 
-def plans_in(file: Path, material: Material) -> Plans:
+def plans_in(file: Path, source: Source) -> Plans:
     """Read plans, none longer than the recorded runs."""
-    runs = material.runs
-    plans = load_plans(
-        file, state_names=runs.state_names, input_names=runs.input_names, sampling_time=runs.sampling_time
-    )
+    names = {"state_names": source.state_names, "input_names": source.input_names}
+    plans = load_plans(file, **names, sampling_time=source.sampling_time)
     for name, inputs in zip(plans.names, plans.inputs, strict=True):
-        if len(inputs) > runs.horizon:
+        if len(inputs) > source.horizon:
             raise InputError(
-                f"{file}: plan {name} has {len(inputs)} steps, but the recorded runs only {runs.horizon}: shorten the "
-                "plan, or record longer runs"
+                f"{file}: plan {name} has {len(inputs)} steps, but the recorded runs only {source.horizon}: shorten "
+                "the plan, or record longer runs"
             )
     return plans
 
@@ -201,15 +204,20 @@ def _certify(
     return [certificates[i] for i in range(len(inputs))]
 
 
-def _controller_plans(scenario: Scenario, material: Material, work: Work) -> Plans:
-    assert material.control is not None
+def _initial_states(scenario: Scenario, source: Source) -> FloatArray:
+    """To plan from, `(n, n_states)`."""
     starts = scenario.study.initial_states
     for start in starts:
-        if len(start) != material.runs.n_states:
-            raise InputError(f"study.initial_states: {start} must hold {', '.join(material.runs.state_names)}")
-    plans = plan_from(material.control, np.array(starts), "planning from the initial states", work)
+        if len(start) != len(source.state_names):
+            raise InputError(f"study.initial_states: {start} must hold {', '.join(source.state_names)}")
+    return np.array(starts)
+
+
+def _controller_plans(starts: FloatArray, material: Material, work: Work) -> Plans:
+    assert material.control is not None
+    plans = plan_from(material.control, starts, "planning from the initial states", work)
     names = tuple("(" + ", ".join(f"{x:g}" for x in start) + ")" for start in starts)
-    return Plans(names, tuple(np.array(start) for start in starts), tuple(plan.inputs for plan in plans))
+    return Plans(names, tuple(starts), tuple(plan.inputs for plan in plans))
 
 
 def _check(scenario: Scenario, material: Material, work: Work) -> Check:

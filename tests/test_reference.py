@@ -7,7 +7,7 @@ import pytest
 from problems import henon, henon_envelope, reference_file
 
 import rkhs_control as rc
-from rkhs_control.scenarios.material import Work, gather
+from rkhs_control.scenarios.material import Source, Work, gather
 from rkhs_control.scenarios.schema import load_scenario
 
 pytestmark = pytest.mark.reference
@@ -87,7 +87,7 @@ def test_cstr_plan_leads_where_the_published_one_did():
     """The controller of the scenario, on exploration alone, and the true trajectory that its plan leads to."""
     published = json.loads(reference_file("cstr_published_figure.json").read_text())
     scenario, folder = load_scenario("cstr", {"plant.runs": [2, 2], "predictor.compare_closed_form": False})
-    material = gather(scenario, folder, Work(scenario.seed))
+    material = gather(scenario, Source.of(scenario, folder), Work(scenario.seed))
     start = np.array(published["initial_state"])
     states = material.plant.simulate(start, material.control.solve(start).inputs)
     expected = np.stack([published["truth"][name] for name in material.plant.state_names], axis=1)
