@@ -16,6 +16,7 @@ The map of the package, each module using only those before it:
     envelope       the bounds: optimal, conic, alternating, closed form, energy, Gaussian process
     selection      kernels and norm bounds chosen from runs, for every step and state
     predictor      one envelope a step and a state: boxes for the future states of a plant, in and out of files
+    verify         independent checker of certificate files, which uses nothing of the rest
     certifier      whether a plan keeps those boxes within limits
     control        optimal control problems on kernel models
     figures        phase portraits, intervals over time, the certified region
@@ -29,6 +30,8 @@ from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from .verify import Verification, verify  # now, so that the name stays the function's and not its module's
 
 if TYPE_CHECKING:
     from .certifier import Certificate as Certificate
@@ -146,7 +149,7 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = ["__version__", *sorted(_MODULE_OF)]  # noqa: PLE0604
+__all__ = ["Verification", "__version__", "verify", *sorted(_MODULE_OF)]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:

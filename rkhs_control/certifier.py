@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import math
+import platform
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from . import __version__
+from .certificate_format import (
+    Assumed,
+    CertificateFile,
+    Claim,
+    Component,
+    DataPart,
+    Ends,
+    FilePart,
+    Halfspaces,
+    MadeWith,
+    Proof,
+    QuestionPart,
+)
 from .errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
+from .norms import NormBound
 from .predictor import MultiStepPredictor, Tube
 from .sets import Box, Polytope
 from .validation import FloatArray, as_floats
@@ -39,14 +59,18 @@ class Question:
     input_rate_limits: Box | None = None
     initial_state_noise: float | FloatArray = 0.0
 
+    @property
+    def polytope(self) -> Polytope:
+        """The limits of the states, as inequalities."""
+        return self.state_limits.as_polytope() if isinstance(self.state_limits, Box) else self.state_limits
+
     def ask(self, predictor: MultiStepPredictor, n_jobs: int | None = None) -> Certificate:
         """The answer of one predictor."""
         tube = predictor.boxes(self.x0, self.inputs, initial_state_noise=self.initial_state_noise, n_jobs=n_jobs)
         return self._answer(predictor, tube)
 
     def _answer(self, predictor: MultiStepPredictor, tube: Tube) -> Certificate:
-        limits = self.state_limits
-        margins, hopes = _margins(tube, limits.as_polytope() if isinstance(limits, Box) else limits)
+        margins, hopes = _margins(tube, self.polytope)
         names = predictor.runs.input_names
         violation = _input_violation(self.inputs, self.input_limits, self.input_rate_limits, names)
         if violation is not None or (hopes < 0).any():
@@ -55,7 +79,7 @@ class Question:
             verdict = Verdict.CERTIFIED
         else:
             verdict = Verdict.UNDECIDED
-        constraints = _constraint_names(limits, predictor.runs.state_names)
+        constraints = _constraint_names(self.state_limits, predictor.runs.state_names)
         return Certificate(verdict, tube, margins, hopes, constraints, violation, self, predictor)
 
 
@@ -139,6 +163,79 @@ class Certificate:
             return f"{self.verdict.name}: every box is inside the limits by at least {self.margin:.4g}"
         step, name = self.first_failure
         return f"{self.verdict.name}: at step {step} the box passes {name} by {-self.margins[step - 1].min():.4g}"
+
+    def save(self, file: str | Path, *, data_file: str | Path | None = None, seed: int | None = None) -> None:
+        """Write a self-contained proof, which `verify` checks without trusting anything here.
+
+        `data_file` is where the runs were read from, `seed` that of a study; both are only noted.
+        """
+        self.to_file(data_file, seed).write(file)
+
+    def to_file(self, data_file: str | Path | None = None, seed: int | None = None) -> CertificateFile:
+        """The content of `save`."""
+        predictor, question = self.predictor, self.question
+        n_steps, n_states = self.tube.lower.shape
+        polytope = question.polytope
+        noise = np.broadcast_to(question.initial_state_noise, (n_states,)).tolist()
+        source = None
+        if data_file is not None:
+            source = FilePart(name=Path(data_file).name, sha256=sha256(Path(data_file).read_bytes()).hexdigest())
+        return CertificateFile(
+            question=QuestionPart(
+                state_names=list(predictor.runs.state_names),
+                input_names=list(predictor.runs.input_names),
+                x0=question.x0.tolist(),
+                inputs=question.inputs.tolist(),
+                initial_state_noise=noise,
+                state_limits=Halfspaces(
+                    names=list(self.constraint_names),
+                    normals=polytope.normals.tolist(),
+                    offsets=polytope.offsets.tolist(),
+                ),
+                input_limits=_ends(question.input_limits),
+                input_rate_limits=_ends(question.input_rate_limits),
+            ),
+            data=DataPart(
+                n_runs=len(predictor.runs),
+                sha256=predictor.runs.sha256,
+                file=source,
+                initial_state_noise=np.asarray(predictor.initial_state_noise).tolist(),
+            ),
+            steps=[[self._component(n, i) for i in range(n_states)] for n in range(n_steps)],
+            claim=Claim(
+                verdict=self.verdict.name,  # type: ignore[arg-type]
+                margin=self.margin if self.margins.size else None,
+                margins=self.margins.tolist(),
+            ),
+            made_with=MadeWith(
+                rkhs_control=__version__, python=platform.python_version(), numpy=np.__version__, seed=seed
+            ),
+        )
+
+    def _component(self, n: int, i: int) -> Component:
+        """State `i` after `n + 1` steps, as it is written to a file."""
+        envelope, tube = self.predictor.envelopes[n][i], self.tube
+        proofs = []
+        for bound, witness in zip((tube.lower[n, i], tube.upper[n, i]), tube.witnesses[n, i], strict=True):
+            if witness is None:
+                raise InputError(f"{type(envelope).__name__} has no witnesses to save; OptimalEnvelope has")
+            data, touched = envelope.data, witness.indices
+            proofs.append(
+                Proof(
+                    bound=float(bound),
+                    inputs=data.X[touched].tolist(),
+                    intervals=list(zip(data.lower[touched].tolist(), data.upper[touched].tolist(), strict=True)),
+                    weights=witness.weights.tolist(),
+                )
+            )
+        norm = NormBound.of(envelope.norm_bound)
+        return Component(
+            kernel=envelope.kernel.to_dict(),
+            norm_bound=Assumed(value=norm.value, provenance=norm.provenance),
+            noise_bound=Assumed(value=float(self.predictor.runs.noise_bound[n, i]), provenance="given with the runs"),
+            lower=proofs[0],
+            upper=proofs[1],
+        )
 
 
 def certify(
@@ -224,17 +321,26 @@ def _difference_down(a: float, b: float) -> float:
 
 
 def _input_violation(plan: FloatArray, limits: Box | None, rates: Box | None, names: tuple[str, ...]) -> str | None:
-    """The first input, or change of one, outside its limits."""
-    for what, values, box in (("", plan, limits), ("change of ", np.diff(plan, axis=0), rates)):
-        if box is not None:
-            outside = np.argwhere((values < box.lower) | (values > box.upper))
-            if len(outside):
-                n, j = (int(i) for i in outside[0])
-                return (
-                    f"the {what}input {names[j]} at step {n} is {values[n, j]:.6g}, outside "
-                    f"[{box.lower[j]:g}, {box.upper[j]:g}]"
-                )
+    """The first input, or change of one, outside its limits; changes are exact."""
+    exact = [[Fraction(u) for u in row] for row in plan.tolist()]
+    changes = [[b - a for a, b in zip(*pair, strict=True)] for pair in pairwise(exact)]
+    for what, rows, box in (("", exact, limits), ("change of ", changes, rates)):
+        if box is None:
+            continue
+        ends = list(zip(names, box.lower.tolist(), box.upper.tolist(), strict=True))
+        for n, row in enumerate(rows):
+            for value, (name, low, high) in zip(row, ends, strict=True):
+                if value < low or value > high:
+                    return f"the {what}input {name} at step {n} is {float(value):.6g}, outside [{low:g}, {high:g}]"
     return None
+
+
+def _ends(box: Box | None) -> Ends | None:
+    """For a file: infinite ends are none."""
+    if box is None:
+        return None
+    lower, upper = ([x if math.isfinite(x) else None for x in end.tolist()] for end in (box.lower, box.upper))
+    return Ends(lower=lower, upper=upper)
 
 
 def _constraint_names(limits: Box | Polytope, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -118,6 +118,25 @@ def certify(
 
 
 @app.command()
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="A JSON file that `run`, `certify` or Certificate.save wrote.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="The recordings, CSV or NPZ: are the samples in the proof in them?")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The last line only.")] = False,
+) -> None:
+    """Prove every bound in a certificate again, in ball arithmetic and without the code that made it.
+
+    Exit code 0 accepted, 1 rejected, 2 unreadable. The checker is one file that needs python-flint alone,
+    rkhs_control/verify.py: copy it out and run it as `python verify.py plan.json`.
+    """
+    from .verify import main as check
+
+    recordings = [] if data is None else ["--data", str(data)]
+    raise typer.Exit(check([str(certificate), *recordings, *(["--quiet"] if quiet else [])]))
+
+
+@app.command()
 def example(
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
@@ -206,7 +225,9 @@ def _show(study: Any, seed: int, jobs: int, folder: Path) -> int:
     screen.print(console.study_table(result))
     for remark in console.study_remarks(result):
         screen.print(remark, highlight=False, soft_wrap=True)
-    screen.print(f"{sum(work.timings.values()):.0f} s; figures, summary, plans and predictor are in {folder}")
+    screen.print(
+        f"{sum(work.timings.values()):.0f} s; certificates, figures, summary, plans and predictor are in {folder}"
+    )
     return 1 if result.is_contradicted else EXIT_CODES[result.worst_verdict.name]
 
 

@@ -137,10 +137,10 @@ def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str,
     return figure
 
 
-def save_figure(figure: Any, folder: Path, name: str) -> None:
+def save_figure(figure: Any, folder: str | Path, name: str) -> None:
     """As `name.png` and `name.svg`."""
     for ending in ("png", "svg"):
-        figure.savefig(folder / f"{name}.{ending}", dpi=150)
+        figure.savefig(Path(folder) / f"{name}.{ending}", dpi=150)
 
 
 def _axes(ax: Any) -> Any:

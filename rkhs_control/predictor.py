@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -32,17 +32,18 @@ class Tube:
 
     For many plans at once all have a leading axis. `initial_state_cost` is how much of the width of each box is there
     because initial states, of the plan or of the recorded runs, are not known exactly; NaN where the method does not
-    tell.
+    tell. `witnesses`, with a last axis for lower and upper, prove the bounds; None where a method has none.
     """
 
     lower: FloatArray
     upper: FloatArray
     gap: FloatArray
     initial_state_cost: FloatArray
+    witnesses: npt.NDArray[np.object_]
 
     def __getitem__(self, plan: int) -> Tube:
         """The tube of one of many plans."""
-        return Tube(self.lower[plan], self.upper[plan], self.gap[plan], self.initial_state_cost[plan])
+        return Tube(*(getattr(self, field.name)[plan] for field in fields(self)))
 
     @property
     def volumes(self) -> FloatArray:
@@ -182,7 +183,11 @@ class MultiStepPredictor:
         cost = 2.0 * shift
         if widening.any():
             cost = cost + widening * by_plan([_total_weights(band) for band in bands])
-        tubes = Tube(lower, upper, gap, np.broadcast_to(cost, lower.shape))
+        witnesses = np.empty((*lower.shape, 2), dtype=object)
+        for index, band in zip(np.ndindex(n_steps, self.runs.n_states), bands, strict=True):
+            for k, pair in enumerate(band.witnesses):
+                witnesses[(k, *index)] = pair
+        tubes = Tube(lower, upper, gap, np.broadcast_to(cost, lower.shape), witnesses)
         return tubes[0] if np.ndim(x0) == 1 else tubes
 
     def contradictions(self, held_out: Trajectories, n_jobs: int | None = None) -> npt.NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -100,6 +101,12 @@ class Trajectories:
     def arguments(self, n: int) -> FloatArray:
         """`z = (x_0, u_0, ..., u_{n-1})`, a row a run: what the state after `n` steps is a function of."""
         return stacked(self.states[:, 0], self.inputs[:, :n])
+
+    @property
+    def sha256(self) -> str:
+        """Of the bytes of all states, then all inputs, as little-endian doubles."""
+        content = [array.astype("<f8").tobytes() for array in (self.states, self.inputs)]
+        return hashlib.sha256(b"".join(content)).hexdigest()
 
     def windows(self, horizon: int, stride: int = 1) -> Trajectories:
         """Windows of `horizon` steps, every `stride` steps; the noise bound must not differ from step to step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,10 @@ class Material:
     limits: Limits
     control: CertaintyEquivalentOCP | None
     plant: Plant | None
-    n_held_out: int
+    n_held_out: int = 0
     """Runs that were kept back and do not contradict the predictor."""
+    data_file: Path | None = None
+    """Where the runs were read from."""
 
     @property
     def runs(self) -> Trajectories:
@@ -101,6 +103,7 @@ class Source:
 
     plant: Plant | None
     recorded: Trajectories | None
+    data_file: Path | None
     state_names: tuple[str, ...]
     input_names: tuple[str, ...]
     horizon: int
@@ -110,18 +113,19 @@ class Source:
     @classmethod
     def of(cls, scenario: Scenario, folder: Path) -> Source:
         """Paths in the scenario are relative to `folder`."""
-        plant, recorded = None, None
+        plant, recorded, data_file = None, None, None
         if scenario.plant is not None:
             plant, horizon = PLANTS[scenario.plant.name](), scenario.plant.horizon
         else:
             assert scenario.data is not None
-            recorded = _load(scenario.data, folder)
+            data_file = folder / scenario.data.file
+            recorded = _load(scenario.data, data_file)
             horizon = recorded.horizon
         system = plant or recorded
         assert system is not None
         names = system.state_names, system.input_names
         limits = Limits.of(scenario.limits, *names)
-        return cls(plant, recorded, *names, horizon, system.sampling_time, limits)
+        return cls(plant, recorded, data_file, *names, horizon, system.sampling_time, limits)
 
 
 def gather(scenario: Scenario, source: Source, work: Work) -> Material:
@@ -131,7 +135,8 @@ def gather(scenario: Scenario, source: Source, work: Work) -> Material:
         return _simulated(scenario, scenario.plant, source.plant, source.limits, work)
     assert scenario.data is not None
     assert source.recorded is not None
-    return _recorded(scenario, scenario.data, source.recorded, source.limits, work)
+    material = _recorded(scenario, scenario.data, source.recorded, source.limits, work)
+    return replace(material, data_file=source.data_file)
 
 
 def plan_from(control: CertaintyEquivalentOCP, x0: FloatArray, stage: str, work: Work) -> list[Plan]:
@@ -155,7 +160,7 @@ def _simulated(scenario: Scenario, settings: PlantData, plant: Plant, limits: Li
     starts = _spread(settings, limits.state_limits)
     plans = plan_from(control, starts, "planning the runs to record", work)
     runs = _record(plant, settings, starts, np.array([plan.inputs for plan in plans]), work.rng)
-    return Material(_predictors(runs, selection, scenario.predictor, 0.0, work), limits, control, plant, 0)
+    return Material(_predictors(runs, selection, scenario.predictor, 0.0, work), limits, control, plant)
 
 
 def _recorded(scenario: Scenario, settings: FileData, runs: Trajectories, limits: Limits, work: Work) -> Material:
@@ -214,7 +219,7 @@ def _record(
     )
 
 
-def _load(settings: FileData, folder: Path) -> Trajectories:
+def _load(settings: FileData, file: Path) -> Trajectories:
     names = tuple(settings.states)
     given: dict[str, Any] = {
         "state_units": tuple(settings.state_units),
@@ -225,7 +230,7 @@ def _load(settings: FileData, folder: Path) -> Trajectories:
     if settings.noise_bound is not None:
         given["noise_bound"] = by_name(settings.noise_bound, names, "data.noise_bound")
     return load_trajectories(
-        folder / settings.file,
+        file,
         state_names=names,
         input_names=tuple(settings.inputs),
         **{name: value for name, value in given.items() if value},

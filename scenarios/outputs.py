@@ -1,4 +1,4 @@
-"""What a study leaves behind: a summary, the plans, the runs with the predictor, and figures."""
+"""What a study leaves behind: a summary, certificates, the plans, the runs, the predictor, and figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import __version__, figures
 from ..predictor_files import save_predictor
-from ..trajectory_files import Plans, save_plans
+from ..trajectory_files import Plans, save_plans, save_trajectories
 from .material import OPTIMAL
 from .study import JudgedPlan, StudyResult, state_pair
 
@@ -58,7 +58,12 @@ def write_results(result: StudyResult, folder: Path) -> None:
         runs.input_names,
     )
     save_plans(plans, folder / "plans.csv")
+    save_trajectories(runs, folder / "runs.npz")
     save_predictor(result.material.predictors[OPTIMAL], folder / "predictor.npz")
+    (folder / "certificates").mkdir(exist_ok=True)
+    for number, plan in enumerate(result.plans, start=1):
+        file = folder / "certificates" / f"plan_{number}.json"
+        plan.certificates[OPTIMAL].save(file, data_file=result.material.data_file, seed=result.work.seed)
     _draw(result, folder)
 
 

@@ -1,10 +1,15 @@
 """Soundness: no true function may escape. One violation here is a defect of the product."""
 
+import importlib
+import json
+
 import numpy as np
 import pytest
 from problems import LONG, random_problem
 
 import rkhs_control as rc
+
+checker = importlib.import_module("rkhs_control.verify")
 
 PROBLEMS_A_CHUNK = 200
 DERIVATIVE_PROBLEMS_A_CHUNK = 20
@@ -29,6 +34,35 @@ def test_optimal_band_contains_every_ground_truth(chunk):
         problem = random_problem(rng)
         band = envelope_of(problem, rng).bounds(problem.queries)
         assert_contains(band, problem.truth(problem.queries))
+
+
+def test_bounds_are_proved_by_the_checker(chunk):
+    """Every bound lies at or outside the ball-arithmetic value of its witness."""
+    for number in range(PROBLEMS_A_CHUNK):
+        rng = np.random.default_rng([6, chunk, number])
+        problem = random_problem(rng, n_queries=1)
+        envelope = envelope_of(problem, rng)
+        band, x = envelope.bounds(problem.queries), problem.queries[0]
+        proofs = {}
+        for side, bound, witness in zip(
+            ("lower", "upper"), (band.lower[0], band.upper[0]), band.witness(0), strict=True
+        ):
+            data, touched = envelope.data, witness.indices
+            intervals = np.stack([data.lower[touched], data.upper[touched]], axis=1).tolist()
+            proofs[side] = {
+                "bound": float(bound),
+                "inputs": data.X[touched].tolist(),
+                "intervals": intervals,
+                "weights": witness.weights.tolist(),
+            }
+        component = {
+            "kernel": json.loads(json.dumps(envelope.kernel.to_dict())),
+            "norm_bound": {"value": envelope.radius},
+            "noise_bound": {"value": 0.0},
+            **proofs,
+        }
+        question = {"x0": x.tolist(), "inputs": [[]], "initial_state_noise": [], "state_names": ["f"]}
+        checker.check_bounds({"question": question, "steps": [[component]]}, [])
 
 
 @pytest.mark.skipif(np.finfo(LONG).eps > 1e-18, reason="needs extended precision for the ground truth")

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ORDER = [
+    "verify",
     "errors",
     "validation",
     "sets",
@@ -30,6 +31,7 @@ ORDER = [
     "selection",
     "predictor",
     "predictor_files",
+    "certificate_format",
     "certifier",
     "control",
     "figures",
@@ -96,12 +98,12 @@ def test_code_is_clean(command):
 def snippets():
     for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         blocks = re.findall(r"```python\n(.*?)```", file.read_text(), flags=re.DOTALL)
-        yield pytest.param("\n".join(blocks), id=file.name)
+        if blocks:
+            yield pytest.param("\n".join(blocks), id=file.name)
 
 
 @pytest.mark.parametrize("code", list(snippets()))
 def test_documentation_runs(code, tmp_path, monkeypatch):
     """The blocks of a page, one after the other."""
-    assert code
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,6 +85,12 @@ def test_results_are_complete_and_read_back(small_study, tmp_path):
     stems = {path.stem for path in folder.glob("*.svg")}
     assert stems == {path.stem for path in folder.glob("*.png")}
     assert {"region", "time_1", "phase_" + "_".join(names[:2])} <= stems
+    certificates = sorted((folder / "certificates").glob("*.json"))
+    assert len(certificates) == len(result.plans)
+    for file in certificates:
+        checked = rc.verify(file, data=folder / "runs.npz")
+        assert checked.accepted, checked.reason
+        assert file.stat().st_size < 1_000_000
 
 
 def test_the_same_seed_gives_the_same_study_however_it_is_shared_out():
@@ -99,6 +107,16 @@ def test_builtin_scenarios_say_what_they_do():
         scenario, _ = load_scenario(name)
         assert scenario.description
         assert scenario.title
+
+
+def test_documented_scenario_is_one(tmp_path):
+    """The blocks of the page, put together."""
+    page = Path(__file__).resolve().parents[1] / "docs" / "scenarios.md"
+    blocks = re.findall(r"```toml\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    (tmp_path / "documented.toml").write_text("\n".join(blocks))
+    scenario, folder = load_scenario(str(tmp_path / "documented.toml"))
+    assert folder == tmp_path
+    assert scenario.study.initial_states == [[1.23, 0.81], [2.7, 0.544]]
 
 
 def test_worst_verdict_is_that_of_the_study():
@@ -140,6 +158,10 @@ def test_example_is_certified_and_leaves_figures(run, mine, tmp_path):  # noqa: 
     assert "CERTIFIED" in text
     assert "24 runs that were held out do not contradict the assumptions" in text
     assert (tmp_path / "results" / "scenario" / "time_1.png").stat().st_size > 10_000
+    certificate = tmp_path / "results" / "scenario" / "certificates" / "plan_1.json"
+    code, text = run("verify", str(certificate), "--data", str(mine / "runs.csv"), "--quiet")
+    assert code == 0, text
+    assert "samples found in the recordings" in text
 
 
 def test_example_does_not_overwrite_what_is_there(run, mine):  # noqa: F811
