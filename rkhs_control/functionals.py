@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from .double_double import SQUARED_ROUNDOFF, PreciseFall, add, multiply, paired_sum
 from .errors import InputError
 from .kernels import UNIT_ROUNDOFF, Kernel
 from .validation import FloatArray, as_points, as_vector
@@ -47,6 +48,10 @@ class Functional(ABC):
 
         `fall` is `kernel.fall(X, X)`, passed in because it is often known.
         """
+
+    def precise_residual(self, kernel: Kernel, X: FloatArray, weights: FloatArray) -> tuple[float, float] | None:
+        """The same in double-double; None where the functional or the kernel does not offer it."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +101,10 @@ class Points(Functional):
         D[p:, p:] = fall
         return _quadratic_form(kernel, D, np.concatenate([self.coefficients, -weights]), X.shape[1])
 
+    def precise_residual(self, kernel: Kernel, X: FloatArray, weights: FloatArray) -> tuple[float, float] | None:
+        fall = kernel.precise_fall(np.concatenate([self.points, X]))
+        return None if fall is None else _precise_form(fall, np.concatenate([self.coefficients, -weights]))
+
 
 @dataclass(frozen=True, eq=False)
 class Derivative(Functional):
@@ -139,12 +148,26 @@ class Derivative(Functional):
 
 def _quadratic_form(kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int) -> tuple[float, float]:
     """`c'Kc = k0 (sum c)^2 - c'Dc`, and a bound on its error."""
-    total_weight, size_weight = math.fsum(c), float(np.abs(c).sum())
+    total_weight, size_weight = math.fsum(c.tolist()), float(np.abs(c).sum())
     head = kernel.variance * (total_weight * total_weight)
     total, size = _paired_sum(D, c)
     relative = kernel.rounding(n_dims) + 8.0 * UNIT_ROUNDOFF
     underflow = _UNDERFLOW * kernel.variance * (size_weight * size_weight)
     return head - total, 1.001 * (relative * (head + size) + underflow)
+
+
+def _precise_form(fall: PreciseFall, c: FloatArray) -> tuple[float, float]:
+    """As `_quadratic_form`, in double-double."""
+    weights = c.tolist()
+    weight, size_weight = math.fsum(weights), float(np.abs(c).sum())
+    rest = math.fsum([*weights, -weight])
+    head, head_low = multiply(*multiply(weight, rest, weight, rest), *fall.variance)  # type: ignore[call-arg]
+    total, total_low, size = paired_sum(fall.high, fall.low, c)
+    value, _ = add(head, head_low, -total, -total_low)
+    relative = fall.error + (8 * len(c) + 64) * SQUARED_ROUNDOFF
+    # Low parts of tiny products underflow, too.
+    underflow = _UNDERFLOW * fall.variance[0] * (size_weight * size_weight) + 1e-300 * (1.0 + size_weight)
+    return value, 1.001 * (relative * (head + size) + UNIT_ROUNDOFF * abs(value) + underflow)
 
 
 @njit(cache=True, nogil=True)

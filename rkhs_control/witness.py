@@ -7,12 +7,16 @@ For *every* weights `w` on the data,
 by the reproducing property and Cauchy-Schwarz. So a reported bound is sound whatever solver found `w`, as long as
 `U(w)` is not rounded downwards; that is what this module is for. The error model: IEEE double precision, and `exp`,
 `expm1`, `log1p` right to two units in the last place.
+
+Where the norm nearly cancels, the bound on the rounding error of doubles would show in `U(w)`; there the norm is
+computed again in double-double arithmetic (`double_double.py`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +24,10 @@ from .functionals import Functional
 from .gram import Gram
 from .kernels import UNIT_ROUNDOFF
 from .validation import FloatArray, IndexArray
+
+# What rounding of the norm may add to a bound, as a share of it, before the norm is computed again; and for how many
+# weights that is worth its time, which grows with their square
+_ACCURACY, _MOST_WEIGHTS = 1e-11, 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +53,54 @@ class Witness:
     ) -> tuple[float, float]:
         """`U(w)` and the norm in it, both rounded up."""
         ends = np.where(self.weights > 0, upper[self.indices], lower[self.indices])
-        norm = self.residual_norm_up(functional, gram)
-        value = sum_up(norm_bound * norm * (1.0 + 2.0 * UNIT_ROUNDOFF), dot_up(ends, self.weights))
+        terms = dot_up(ends, self.weights)
+        square = self._residual(functional, gram)
+        norm = self._norm_up(square, gram)
+        value = _scaled_up(norm_bound, norm, terms)
+        harmless = _ACCURACY * max(abs(value), 1e-3 * norm_bound * norm)
+        # The square is off by at most its error, which is then added once more.
+        if norm_bound * square.error > harmless * norm and len(self.weights) <= _MOST_WEIGHTS:
+            norm = self._norm_up(self._refined(square, functional, gram), gram)
+            value = _scaled_up(norm_bound, norm, terms)
         return value, norm
 
     def residual_norm_up(self, functional: Functional, gram: Gram) -> float:
         """`|| L - sum_i w_i k_{x_i} ||` (with the nugget's share), rounded up."""
-        value, error = functional.residual(gram.kernel, gram.X[self.indices], gram.fall(self.indices), self.weights)
-        nugget = gram.nugget * math.fsum(self.weights**2) * (1.0 + 8.0 * UNIT_ROUNDOFF)
-        return sqrt_up(sum_up(max(value, 0.0), error, nugget))
+        return self._norm_up(self._residual(functional, gram), gram)
+
+    def precise_norm_up(self, functional: Functional, gram: Gram) -> float:
+        """The same from double-double arithmetic, where functional and kernel offer it."""
+        return self._norm_up(self._refined(self._residual(functional, gram), functional, gram), gram)
+
+    def _residual(self, functional: Functional, gram: Gram) -> _Square:
+        return _Square(*functional.residual(gram.kernel, gram.X[self.indices], gram.fall(self.indices), self.weights))
+
+    def _refined(self, plain: _Square, functional: Functional, gram: Gram) -> _Square:
+        """The square in double-double, or else as it is."""
+        pair = functional.precise_residual(gram.kernel, gram.X[self.indices], self.weights)
+        if pair is None:
+            return plain
+        precise = _Square(*pair)
+        # Two evaluations of one number: if they contradict each other, a kernel's formulas do not belong together.
+        agree = abs(precise.value - plain.value) <= precise.error + plain.error
+        return precise if precise.error < plain.error and agree else plain
+
+    def _norm_up(self, square: _Square, gram: Gram) -> float:
+        share = math.fsum((self.weights**2).tolist()) if gram.nugget else 0.0
+        nugget = gram.nugget * share * (1.0 + 8.0 * UNIT_ROUNDOFF)
+        return sqrt_up(sum_up(max(square.value, 0.0), square.error, nugget))
+
+
+class _Square(NamedTuple):
+    """A squared norm in floating point, and a bound on its error."""
+
+    value: float
+    error: float
+
+
+def _scaled_up(norm_bound: float, norm: float, terms: float) -> float:
+    """`norm_bound * norm + terms`, rounded up."""
+    return sum_up(norm_bound * norm * (1.0 + 2.0 * UNIT_ROUNDOFF), terms)
 
 
 def sum_up(*terms: float) -> float:
@@ -73,4 +120,4 @@ def dot_up(a: FloatArray, b: FloatArray) -> float:
         return math.inf
     # Each product is off by half a unit in its last place; the small constant covers underflow.
     error = 2.0 * UNIT_ROUNDOFF * float(np.abs(products).sum()) + len(products) * 1e-323
-    return sum_up(math.fsum(products), error)
+    return sum_up(math.fsum(products.tolist()), error)

@@ -18,6 +18,7 @@ ORDER = [
     "csv_tables",
     "trajectory_files",
     "observations",
+    "double_double",
     "kernels",
     "functionals",
     "active_set",
