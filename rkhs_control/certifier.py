@@ -107,11 +107,24 @@ class Certificate:
     @property
     def first_failure(self) -> tuple[int, str] | None:
         """The first step (from 1) whose box is not within the limits, and its worst constraint."""
-        failing = np.flatnonzero((self.margins < 0).any(axis=1))
+        return self._first(self.margins)
+
+    @property
+    def first_violation(self) -> tuple[int, str] | None:
+        """The first step whose box lies wholly outside, and the constraint that it breaks."""
+        return self._first(self.hopes)
+
+    @property
+    def starts_inside(self) -> bool:
+        """Whether the initial state itself keeps the limits; the verdict is about the steps after it."""
+        return bool(self.question.polytope.contains(self.question.x0))
+
+    def _first(self, distances: FloatArray) -> tuple[int, str] | None:
+        failing = np.flatnonzero((distances < 0).any(axis=1))
         if len(failing) == 0:
             return None
         step = int(failing[0])
-        return step + 1, self.constraint_names[int(np.argmin(self.margins[step]))]
+        return step + 1, self.constraint_names[int(np.argmin(distances[step]))]
 
     @cached_property
     def norm_margin(self) -> float:
@@ -161,6 +174,11 @@ class Certificate:
             return f"{self.verdict.name}: {self.input_violation}"
         if self.first_failure is None:
             return f"{self.verdict.name}: every box is inside the limits by at least {self.margin:.4g}"
+        if self.first_violation is not None:
+            step, name = self.first_violation
+            return (
+                f"{self.verdict.name}: at step {step} the whole box breaks {name}, by {-self.hopes[step - 1].min():.4g}"
+            )
         step, name = self.first_failure
         return f"{self.verdict.name}: at step {step} the box passes {name} by {-self.margins[step - 1].min():.4g}"
 

@@ -29,6 +29,7 @@ bench_app = typer.Typer(help="Measure speed against named alternatives, all in o
 app.add_typer(bench_app, name="bench")
 
 TABLES = "tables"
+INTERRUPTED = 130
 EXIT_CODES = {"CERTIFIED": 0, "UNDECIDED": 2, "REFUTED": 3}
 
 ALL_CORES = os.cpu_count() or 1
@@ -198,14 +199,15 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = app(arguments, standalone_mode=False)
     except usage_error as error:
-        error.show()
-        code = 1
+        message, code = f"{error.format_message()} (--help tells more)", 1
     except (RkhsControlError, OSError) as error:
-        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
-        code = 1
+        message, code = str(error), 1
     except (typer.Abort, KeyboardInterrupt):
-        Console(stderr=True).print("interrupted; nothing was written")
-        code = 130
+        message, code = "interrupted; nothing was written", INTERRUPTED
+    else:
+        message = "interrupted; nothing was written" if code == INTERRUPTED else ""
+    if message:
+        Console(stderr=True).print(f"[red]error:[/red] {escape(message)}", highlight=False, soft_wrap=True)
     raise SystemExit(code or 0)
 
 

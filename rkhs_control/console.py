@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .scenarios.study import StudyResult
     from .scenarios.tables import Cell
 
+_REMARKS_UP_TO = 20  # plans that are spoken of one by one
 _COLOURS = {"CERTIFIED": "green", "UNDECIDED": "yellow", "REFUTED": "red"}
 
 
@@ -70,7 +72,7 @@ def study_table(result: StudyResult) -> Table:
         "norm x",
         "noise x",
         "truth in",
-        title=result.scenario.title,
+        title=escape(result.scenario.title),
         caption=f"{volume}: of a box, on average; margin: the smallest to any limit; norm x, noise x: by which factor "
         "all those bounds may grow with the plan still certified",
         box=box.SIMPLE_HEAD,
@@ -82,11 +84,11 @@ def study_table(result: StudyResult) -> Table:
         for method, certificate in plan.certificates.items():
             inside, margins = plan.steps_inside(method), plan.margins.get(method, {})
             table.add_row(
-                plan.name if method == next(iter(plan.certificates)) else "",
+                escape(plan.name) if method == next(iter(plan.certificates)) else "",
                 method,
                 _verdict(certificate.verdict.name),
                 f"{certificate.tube.volumes.mean():.3g}",
-                f"{certificate.margin:+.4f}" if math.isfinite(certificate.margin) else "no limits",
+                f"{certificate.margin:+.4g}" if math.isfinite(certificate.margin) else "no limits",
                 _factor(margins.get("norm_margin")),
                 _factor(margins.get("noise_margin")),
                 "" if inside is None else f"{inside}/{len(certificate.tube.lower)}",
@@ -97,10 +99,13 @@ def study_table(result: StudyResult) -> Table:
 
 def study_remarks(result: StudyResult) -> Iterator[str]:
     """What else there is to say, a line each."""
-    for plan in result.plans:
-        for method, certificate in plan.certificates.items():
+    for plan in result.plans[:_REMARKS_UP_TO]:
+        certificates = plan.certificates
+        if not next(iter(certificates.values())).starts_inside:
+            yield f"plan {escape(plan.name)} starts outside the limits; its verdict is about the steps after that"
+        for method, certificate in certificates.items():
             if certificate.verdict.name != "CERTIFIED":
-                yield f"plan from {plan.name}, {method}: {certificate.explain()}"
+                yield escape(f"plan {plan.name}, {method}: {certificate.explain()}")
     means = {
         method: sum(plan.certificates[method].tube.volumes.mean() for plan in result.plans) / len(result.plans)
         for method in result.material.predictors

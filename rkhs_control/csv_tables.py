@@ -120,7 +120,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _clock(path: Path, header: int, columns: list[str]) -> str:
-    for name in ("step", "time"):
+    for name in ("time", "step"):
         if name in columns:
             return name
     raise InputError(f"{path}, row {header}: a column 'step' or 'time' is needed; there is: {', '.join(columns)}")

@@ -185,4 +185,5 @@ def _verdict_patches(seen: set[Verdict], alpha: float) -> list[Any]:
 def state_label(runs: Trajectories, state: int) -> str:
     """Name and unit of a state."""
     unit = runs.state_units[state]
-    return f"{runs.state_names[state]} [{unit}]" if unit else runs.state_names[state]
+    label = f"{runs.state_names[state]} [{unit}]" if unit else runs.state_names[state]
+    return label.replace("$", r"\$")  # which would begin a formula

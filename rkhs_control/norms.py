@@ -52,7 +52,8 @@ class NormBound:
             raise FalsifiedNormBoundError(
                 f"norm_bound {self.value:.9g} ({self.provenance}) is refuted by the data: every function through "
                 f"the intervals has a norm of at least {least:.9g}, {100 * (least / self.value - 1):.3g} % more; "
-                "raise norm_bound, or noise_bound if that is too small"
+                "raise norm_bound (or the safety factor), shorten the lengthscale, or raise noise_bound if that is too "
+                "small"
             )
 
 

@@ -6,7 +6,6 @@ envelope of its own, so that boxes do not build on boxes: no bound is propagated
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
@@ -21,7 +20,7 @@ from .errors import InputError, RkhsControlError
 from .kernels import UNIT_ROUNDOFF, Kernel
 from .norms import NormBound
 from .observations import Observations
-from .selection import select_assumptions, step_observations
+from .selection import displacement, select_assumptions, step_observations
 from .trajectories import Trajectories, stacked
 from .validation import FloatArray, as_floats, as_vector, require_finite
 
@@ -117,8 +116,9 @@ class MultiStepPredictor:
         `selection` are the runs to choose with, `runs` by default; other ones make `runs` a test of the choice, which
         is refused if they refute it.
         """
-        chosen = select_assumptions(runs if selection is None else selection, lengthscales, **settings)
         noise = _noise_by_state(initial_state_noise, runs.n_states)
+        source = runs if selection is None else selection
+        chosen = select_assumptions(source, lengthscales, initial_state_noise=noise, **settings)
         return cls(runs, chosen.kernels, chosen.norm_bounds, method, options or {}, noise)
 
     @property
@@ -177,9 +177,9 @@ class MultiStepPredictor:
             return np.moveaxis(np.array(values).reshape(n_steps, self.runs.n_states, len(start)), -1, 0)
 
         lower, upper, gap = (by_plan([getattr(band, name) for band in bands]) for name in ("lower", "upper", "gap"))
-        shift = self._displacements(noise, n_steps)
+        shift = self.displacements(noise, n_steps)
         lower, upper = _further_out(lower, -shift), _further_out(upper, shift)
-        widening = self._displacements(np.asarray(self.initial_state_noise), n_steps)
+        widening = self.displacements(np.asarray(self.initial_state_noise), n_steps)
         cost = 2.0 * shift
         if widening.any():
             cost = cost + widening * by_plan([_total_weights(band) for band in bands])
@@ -212,15 +212,15 @@ class MultiStepPredictor:
 
     def _data(self, n: int, i: int, kernel: Kernel, bound: NormBound) -> Observations:
         """The intervals of state `i` after `n` steps, widened by what unknown initial states can do."""
-        widening = _displacement(kernel, bound.value, np.asarray(self.initial_state_noise), n * self.runs.n_inputs)
+        widening = displacement(kernel, bound.value, np.asarray(self.initial_state_noise), n * self.runs.n_inputs)
         interval = self.runs.noise_bound[n - 1, i] + widening
         return step_observations(self.runs, n, i, interval * (1.0 + 2.0 * UNIT_ROUNDOFF))
 
-    def _displacements(self, noise: FloatArray, n_steps: int) -> FloatArray:
+    def displacements(self, noise: FloatArray, n_steps: int) -> FloatArray:
         """By step and state: how far a value can be off when the initial state is off by `noise`."""
         return np.array(
             [
-                [_displacement(e.kernel, e.radius, noise, n * self.runs.n_inputs) for e in row]
+                [displacement(e.kernel, e.radius, noise, n * self.runs.n_inputs) for e in row]
                 for n, row in enumerate(self.envelopes[:n_steps], start=1)
             ]
         )
@@ -245,17 +245,6 @@ class MultiStepPredictor:
         require_finite(start, "x0")
         require_finite(plan.reshape(len(plan), -1), "inputs")
         return start, plan
-
-
-def _displacement(kernel: Kernel, radius: float, noise: FloatArray, n_known: int) -> float:
-    """The largest `|f(z) - f(z')|` for `||f|| <= radius` and `z'` within `noise` in the first coordinates, rounded up.
-
-    It is `radius || k_z - k_z' ||` at the corner, because kernels fall with every coordinate's distance; the `n_known`
-    coordinates that follow are the same.
-    """
-    corner = np.concatenate([noise, np.zeros(n_known)])[None, :]
-    fall = float(kernel.fall(corner, np.zeros_like(corner))[0, 0])
-    return radius * math.sqrt(2.0 * fall) * (1.0 + kernel.rounding(corner.shape[1]) + 8.0 * UNIT_ROUNDOFF)
 
 
 def _total_weights(band: Band) -> FloatArray:

@@ -5,26 +5,32 @@ What is chosen is an assumption, not a proof. Runs that had no part in the choic
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from .errors import InputError
-from .kernels import Kernel, SquaredExponential
+from .kernels import UNIT_ROUNDOFF, Kernel, SquaredExponential
 from .norms import NormBound, least_norm_estimate, norm_growth
 from .observations import Observations
 from .regression import cross_validate, cross_validate_per_dimension
 from .trajectories import Trajectories
-from .validation import FloatArray, positive
+from .validation import FloatArray, as_floats, positive
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`, called as the work goes on."""
 
 NormEstimate = Literal["least_norm", "interpolant"]
 
-SPREADS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+_NEARLY = 0.1
+"""A lengthscale whose mean squared error is larger by no more than this share does nearly as well."""
+
+SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Where no lengthscales are given: so many standard deviations of each coordinate."""
 
 
@@ -55,6 +61,7 @@ def select_assumptions(
     kernel: Callable[[Any], Kernel] = SquaredExponential,
     norm_estimate: NormEstimate = "least_norm",
     safety_factor: float = 3.0,
+    initial_state_noise: float | npt.ArrayLike = 0.0,
     rng: np.random.Generator | None = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -68,26 +75,38 @@ def select_assumptions(
     per_dimension : start from the best candidate and go on to a lengthscale for every coordinate
     kernel : makes a kernel from a lengthscale
     norm_estimate : `"least_norm"`, the least norm of a function through the intervals, or `"interpolant"`, the paper's
-        Appendix A, which takes the outputs as free of noise and is far larger where they are not
+        Appendix A, which takes the outputs as free of noise and is far larger where they are not; no estimate is below
+        that of a bump as high as the noise bound, which could hide in the noise
     safety_factor : the norm bound is the estimate times this. Where noise limits what can be told, a generous factor
         widens the boxes little.
+    initial_state_noise : how far recorded initial states may be from the true ones
     """
     from joblib import Parallel, delayed
 
     if norm_estimate not in ("least_norm", "interpolant"):
         raise InputError(f"norm_estimate must be 'least_norm' or 'interpolant'; got {norm_estimate!r}")
-    search = cross_validate_per_dimension if per_dimension else cross_validate
+    noise = np.broadcast_to(as_floats(initial_state_noise, "initial_state_noise"), (runs.n_states,))
     pairs = [(n, i) for n in range(1, runs.horizon + 1) for i in range(runs.n_states)]
     generators = [None] * len(pairs) if rng is None else rng.spawn(len(pairs))
 
     def choose(n: int, i: int, generator: np.random.Generator | None) -> tuple[Kernel, NormBound, float]:
         data = step_observations(runs, n, i)
         candidates = _candidates(lengthscales, data.X)
-        chosen = search(data, candidates, regularisations, folds=folds, kernel=kernel, rng=generator)
+        if len(data) < 2:
+            raise InputError("all runs have the same initial state and inputs: nothing can be learned from them")
+        settings: Any = {"folds": min(folds, len(data)), "kernel": kernel}
+        again = copy.deepcopy(generator)  # for the same folds
+        chosen = cross_validate(data, candidates, regularisations, rng=generator, **settings)
+        start = [_shortest_good(candidates, chosen.errors)]
+        search = cross_validate_per_dimension if per_dimension else cross_validate
+        chosen = search(data, start, regularisations, rng=again, **settings)
         if norm_estimate == "least_norm":
-            estimate = least_norm_estimate(data, chosen.kernel)
+            estimate = _least_norm(runs, n, i, chosen.kernel, noise)
         else:
             estimate = norm_growth(data.X, data.centre, chosen.kernel).estimate
+        hidden = float(runs.noise_bound[n - 1, i]) / math.sqrt(chosen.kernel.variance)
+        if hidden > estimate.value:
+            estimate = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})")
         return chosen.kernel, estimate.times(safety_factor), chosen.regularisation
 
     tasks = (delayed(choose)(n, i, generator) for (n, i), generator in zip(pairs, generators, strict=True))
@@ -101,6 +120,43 @@ def select_assumptions(
         for part in range(3)
     )
     return Selection(kernels, bounds, chosen_regularisations)
+
+
+def displacement(kernel: Kernel, radius: float, noise: FloatArray, n_known: int) -> float:
+    """The largest `|f(z) - f(z')|` for `||f|| <= radius` and `z'` within `noise` in the first coordinates, rounded up.
+
+    It is `radius || k_z - k_z' ||` at the corner, because kernels fall with every coordinate's distance; the `n_known`
+    coordinates that follow are the same.
+    """
+    corner = np.concatenate([noise, np.zeros(n_known)])[None, :]
+    fall = float(kernel.fall(corner, np.zeros_like(corner))[0, 0])
+    return radius * math.sqrt(2.0 * fall) * (1.0 + kernel.rounding(corner.shape[1]) + 8.0 * UNIT_ROUNDOFF)
+
+
+def _least_norm(runs: Trajectories, n: int, i: int, kernel: Kernel, noise: FloatArray) -> NormBound:
+    """The least norm of a function through the intervals, which the same norm widens where inputs are uncertain."""
+    by_norm = displacement(kernel, 1.0, noise, n * runs.n_inputs)
+    bound = float(runs.noise_bound[n - 1, i])
+    largest = least_norm_estimate(step_observations(runs, n, i), kernel)
+    if by_norm == 0.0:
+        return largest
+    low, high, estimate = 0.0, largest.value, largest
+    while high - low > 1e-2 * high:  # a larger norm widens the intervals, and less is needed
+        middle = (low + high) / 2.0
+        needed = least_norm_estimate(step_observations(runs, n, i, bound + middle * by_norm), kernel)
+        low, high, estimate = (middle, high, estimate) if needed.value > middle else (low, middle, needed)
+    return NormBound(max(high, estimate.value), f"{estimate.provenance} widened for uncertain initial states")
+
+
+def _shortest_good(candidates: Sequence[Any], errors: FloatArray) -> Any:
+    """The shortest lengthscale that predicts nearly as well as the best.
+
+    Long ones leave out functions that the data cannot tell from the truth yet: of two that do equally well, the shorter
+    assumes less.
+    """
+    least = errors.min(axis=1)
+    good = [c for c, error in zip(candidates, least, strict=True) if error <= (1.0 + _NEARLY) * least.min()]
+    return min(good, key=lambda scale: float(np.mean(np.log(scale))))
 
 
 def _candidates(given: Sequence[float | Sequence[float]] | None, X: FloatArray) -> list[Any]:

@@ -1,7 +1,7 @@
 """Trajectories in files: CSV in long form, NPZ, MAT (v5, and v7.3 through HDF5) and HDF5, told apart by their ending.
 
 CSV holds what was recorded and nothing else, a row an instant: the columns `trajectory` (which one run does without),
-`step` or `time` (in seconds), the states and the inputs, which are not read at the last instant of a run. The other
+`time` (in seconds) or `step`, the states and the inputs, which are not read at the last instant of a run. The other
 formats hold every field of `Trajectories`.
 
 Planned inputs are CSV files of the same form; of their states only the first is read.
@@ -9,6 +9,7 @@ Planned inputs are CSV files of the same form; of their states only the first is
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -103,6 +104,9 @@ def load_trajectories(
     if missing:
         raise InputError(f"{path}: there is no {missing[0]!r} in it; there is: {', '.join(sorted(content))}")
     known = {name: value for name, value in content.items() if name in _FIELDS}
+    for field, names in (("state_names", tuple(state_names)), ("input_names", tuple(input_names))):
+        if names and known.setdefault(field, names) != names:
+            raise InputError(f"{path}: {field} in it are {', '.join(known[field])}, not {', '.join(names)}")
     try:
         runs = Trajectories(**{**known, **overrides})
         return runs if horizon is None else runs.windows(horizon)
@@ -168,7 +172,7 @@ def _csv(file: str | Path) -> Path:
 
 def _format_of(path: Path, formats: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
     if path.suffix.lower() not in formats:
-        raise InputError(f"{path}: the ending must be one of {', '.join(sorted(formats))}")
+        raise InputError(f"{path}: the ending must be one of {', '.join(sorted({'.csv', *formats}))}")
     return formats[path.suffix.lower()]
 
 
@@ -226,7 +230,7 @@ def _read_npz(path: Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             content = dict(arrays)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a readable NPZ file ({error})") from None
     return _with_texts(_scalars(content), lambda value: tuple(str(text) for text in np.atleast_1d(value)))
 
@@ -271,7 +275,8 @@ def _read_hdf5(path: Path, *, is_matlab: bool = False) -> dict[str, Any]:
 
 
 def _scalars(content: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.item() if name == "sampling_time" else value for name, value in content.items()}
+    """The sampling time as a number, where it is one."""
+    return {n: v.item() if n == "sampling_time" and np.size(v) == 1 else v for n, v in content.items()}
 
 
 def _h5py(path: Path) -> Any:

@@ -439,7 +439,7 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
     reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
     columns = [name.strip() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
-    clock = "step" if "step" in columns else "time"
+    clock = "time" if "time" in columns else "step"
     by_run: dict[str, list[dict[str, str]]] = {}
     for row in reader:
         if any((cell or "").strip() for cell in row.values()):

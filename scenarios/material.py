@@ -165,15 +165,18 @@ def _simulated(scenario: Scenario, settings: PlantData, plant: Plant, limits: Li
 
 def _recorded(scenario: Scenario, settings: FileData, runs: Trajectories, limits: Limits, work: Work) -> Material:
     """Some runs choose the assumptions, all but the held-out ones make the boxes, and those test them."""
-    held_out = None
-    if round(scenario.predictor.held_out * len(runs)) >= 1:
-        held_out, runs = runs.split(scenario.predictor.held_out, work.rng)
+    held_out, n_held_out = None, round(scenario.predictor.held_out * len(runs))
+    if n_held_out >= 1:
+        order = work.rng.permutation(len(runs))
+        if settings.horizon is not None:
+            order = np.arange(len(runs))[::-1]  # windows share samples with their neighbours: take the last runs
+        held_out, runs = runs.subset(np.sort(order[:n_held_out])), runs.subset(np.sort(order[n_held_out:]))
     n_chosen = min(scenario.predictor.selection_runs, len(runs) // 2)
     if n_chosen < 2:
         raise InputError(f"{settings.file}: {len(runs)} runs are too few: half of them must be at least two")
     chosen = runs.subset(np.sort(work.rng.permutation(len(runs))[:n_chosen]))
-    selection = _select(chosen, scenario.predictor, work)
     noise = by_name(settings.initial_state_noise or 0.0, runs.state_names, "data.initial_state_noise")
+    selection = _select(chosen, scenario.predictor, work, noise)
     predictors = _predictors(runs, selection, scenario.predictor, noise, work)
     if held_out is not None:
         with work.stage("testing with held-out runs"):
@@ -222,32 +225,37 @@ def _record(
 def _load(settings: FileData, file: Path) -> Trajectories:
     names = tuple(settings.states)
     given: dict[str, Any] = {
-        "state_units": tuple(settings.state_units),
-        "input_units": tuple(settings.input_units),
+        "state_units": tuple(settings.state_units) or None,
+        "input_units": tuple(settings.input_units) or None,
         "sampling_time": settings.sampling_time,
         "horizon": settings.horizon,
     }
+    if isinstance(settings.noise_bound, dict) and not names:
+        raise InputError("data.noise_bound by name needs data.states")
     if settings.noise_bound is not None:
         given["noise_bound"] = by_name(settings.noise_bound, names, "data.noise_bound")
     return load_trajectories(
         file,
         state_names=names,
         input_names=tuple(settings.inputs),
-        **{name: value for name, value in given.items() if value},
+        **{name: value for name, value in given.items() if value is not None},
     )
 
 
-def _select(runs: Trajectories, settings: PredictorSettings, work: Work) -> Selection:
+def _select(
+    runs: Trajectories, settings: PredictorSettings, work: Work, initial_state_noise: float | FloatArray = 0.0
+) -> Selection:
     with work.stage("choosing kernels and norm bounds") as progress:
         return select_assumptions(
             runs,
             settings.lengthscales,
             regularisations=settings.regularisations,
-            folds=min(settings.folds, len(runs)),
+            folds=settings.folds,
             per_dimension=settings.per_dimension,
             kernel=KERNELS[settings.kernel],
             norm_estimate=settings.norm_estimate,
             safety_factor=settings.safety_factor,
+            initial_state_noise=initial_state_noise,
             rng=work.rng,
             n_jobs=work.n_jobs,
             progress=progress,

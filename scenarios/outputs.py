@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from .. import __version__, figures
 from ..predictor_files import save_predictor
 from ..trajectory_files import Plans, save_plans, save_trajectories
 from .material import OPTIMAL
-from .study import JudgedPlan, StudyResult, state_pair
+from .study import JudgedPlan, StudyResult, phase_pairs
 
 _FIGURES_UP_TO = 12  # plans that get a picture of their own
 
@@ -23,7 +26,7 @@ def summary(result: StudyResult) -> dict[str, Any]:
         "title": result.scenario.title,
         "version": __version__,
         "seed": result.work.seed,
-        "scenario": result.scenario.model_dump(mode="json", exclude_none=True),
+        "scenario": json.loads(result.scenario.model_dump_json(exclude_none=True)),
         "runs": len(result.material.runs),
         "held_out_runs_without_contradiction": result.material.n_held_out,
         "assumptions": [
@@ -45,8 +48,27 @@ def summary(result: StudyResult) -> dict[str, Any]:
 
 
 def write_results(result: StudyResult, folder: Path) -> None:
-    """Write everything into a folder, which is made if need be."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write everything into a folder, which is made if need be: all of it, or nothing.
+
+    What an earlier run left there under the names used here goes.
+    """
+    with tempfile.TemporaryDirectory(prefix="rkhs-control-") as scratch:
+        _write(result, Path(scratch))
+        folder.mkdir(parents=True, exist_ok=True)
+        for pattern in (
+            "phase_*.png",
+            "phase_*.svg",
+            "time_*.png",
+            "time_*.svg",
+            "region.*",
+            "certificates/plan_*.json",
+        ):
+            for old in folder.glob(pattern):
+                old.unlink()
+        shutil.copytree(scratch, folder, dirs_exist_ok=True)
+
+
+def _write(result: StudyResult, folder: Path) -> None:
     (folder / "summary.json").write_text(json.dumps(summary(result), indent=1, allow_nan=False) + "\n")
     runs = result.material.runs
     questions = [plan.certificates[OPTIMAL].question for plan in result.plans]
@@ -60,7 +82,7 @@ def write_results(result: StudyResult, folder: Path) -> None:
     save_plans(plans, folder / "plans.csv")
     save_trajectories(runs, folder / "runs.npz")
     save_predictor(result.material.predictors[OPTIMAL], folder / "predictor.npz")
-    (folder / "certificates").mkdir(exist_ok=True)
+    (folder / "certificates").mkdir()
     for number, plan in enumerate(result.plans, start=1):
         file = folder / "certificates" / f"plan_{number}.json"
         plan.certificates[OPTIMAL].save(file, data_file=result.material.data_file, seed=result.work.seed)
@@ -101,11 +123,10 @@ def _draw(result: StudyResult, folder: Path) -> None:
     shown = result.plans[:_FIGURES_UP_TO]
     by_method = {method: [plan.certificates[method] for plan in shown] for method in result.material.predictors}
     truths = [plan.truth for plan in shown if plan.truth is not None]
-    pairs = [state_pair(pair, names, "study.phase_states") for pair in result.scenario.study.phase_states]
-    if len(names) > 1:
-        for pair in pairs or [(0, 1)]:
-            figure = figures.phase_figure(by_method, truths or None, pair)
-            figures.save_figure(figure, folder, "phase_" + "_".join(names[i] for i in pair))
+    for pair in phase_pairs(result.scenario, names):
+        figure = figures.phase_figure(by_method, truths or None, pair)
+        file_name = re.sub(r"[^\w.-]+", "_", "_".join(["phase", *(names[i] for i in pair)]))
+        figures.save_figure(figure, folder, file_name)
     for number, plan in enumerate(shown, start=1):
         figures.save_figure(figures.time_figure(plan.certificates, plan.truth), folder, f"time_{number}")
     if result.region is not None:

@@ -69,7 +69,7 @@ Weight = list[Finite] | list[list[Finite]]
 class Section(BaseModel):
     """A table of the file; keys that are not fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
 class PlantData(Section):
@@ -132,7 +132,7 @@ class PredictorSettings(Section):
     safety_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 3.0
     norm_bound: Positive | dict[str, Positive] | None = None
     """Instead of an estimate: one for all, or one a state."""
-    selection_runs: Count = 400
+    selection_runs: Annotated[int, Field(ge=2)] = 400
     """At most so many recorded runs, and at most half of them, choose kernels and norm bounds; all test the choice."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the recorded runs that is kept back to test the boxes."""
@@ -199,6 +199,8 @@ class Scenario(Section):
             raise ValueError("[plant] needs [control]: its runs are recorded under that controller")
         if self.study.initial_states and self.control is None:
             raise ValueError("initial_states in [study] need [control], which plans from them")
+        if self.study.region is not None and not self.study.initial_states:
+            raise ValueError("region in [study] needs [control], which plans, and initial_states")
         if self.study.check and self.plant is None:
             raise ValueError("check in [study] compares with the truth, which only a simulated [plant] has")
         return self
@@ -223,7 +225,7 @@ def load_scenario(name_or_file: str, changes: dict[str, Any] | None = None) -> t
             f"there is no scenario {name_or_file!r}{near}: give a TOML file or one of {', '.join(builtin)}"
         )
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path}: not a readable TOML file ({error})") from None
     for dotted, value in (changes or {}).items():
@@ -300,7 +302,8 @@ def _first_problem(error: ValidationError) -> str:
         return message
     if problem["type"] == "missing":
         return f"{'.'.join(place)} is missing"
-    return f"{'.'.join(place)}: {message}; got {problem['input']!r}"
+    got = "" if isinstance(problem["input"], dict) else f"; got {problem['input']!r}"
+    return f"{'.'.join(place)}: {message.replace('constrained-float', 'number')}{got}"
 
 
 def _is_branch_of_union(part: Any) -> bool:

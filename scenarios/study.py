@@ -101,6 +101,12 @@ def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
         raise InputError("the scenario asks nothing: give initial_states in [study], with [control], or a plan")
     source = Source.of(scenario, folder)
     starts = _initial_states(scenario, source)
+    pairs = phase_pairs(scenario, source.state_names)
+    if study.region is not None:
+        pairs = [*pairs, region_pair(scenario, source.state_names)]
+        limits = source.limits.state_limits
+        if not np.isfinite([limits.lower[list(pairs[-1])], limits.upper[list(pairs[-1])]]).all():
+            raise InputError("study.region needs limits of both its states")
     given = None if scenario.plan is None else plans_in(folder / scenario.plan, source)
     material = gather(scenario, source, work)
     plans = []
@@ -167,8 +173,20 @@ def _margins_of(certificate: Certificate) -> dict[str, float]:
     return {"norm_margin": certificate.norm_margin, "noise_margin": certificate.noise_margin}
 
 
-def state_pair(names: Sequence[str], known: tuple[str, ...], what: str) -> tuple[int, int]:
-    """Two states by name."""
+def phase_pairs(scenario: Scenario, names: tuple[str, ...]) -> list[tuple[int, int]]:
+    """The states to draw phase portraits of: the first two by default, none where there is one state."""
+    given = scenario.study.phase_states or ([(names[0], names[1])] if len(names) > 1 else [])
+    return [_state_pair(pair, names, "study.phase_states") for pair in given]
+
+
+def region_pair(scenario: Scenario, names: tuple[str, ...]) -> tuple[int, int]:
+    """The two states of the region."""
+    if len(names) < 2:
+        raise InputError("study.region needs two states")
+    return _state_pair(scenario.study.region_states or names[:2], names, "study.region_states")
+
+
+def _state_pair(names: Sequence[str], known: tuple[str, ...], what: str) -> tuple[int, int]:
     for name in names:
         if name not in known:
             raise InputError(f"{what} names {name!r}, but there is only {', '.join(known)}")
@@ -250,7 +268,7 @@ def _region(scenario: Scenario, material: Material, work: Work) -> Region:
     assert scenario.study.region is not None
     assert material.control is not None
     names, limits = material.runs.state_names, material.limits.state_limits
-    states = state_pair(scenario.study.region_states or names[:2], names, "study.region_states")
+    states = region_pair(scenario, names)
     first, second = (
         np.linspace(limits.lower[i], limits.upper[i], n) for i, n in zip(states, scenario.study.region, strict=True)
     )

@@ -44,12 +44,23 @@ def test_verdicts_flip_exactly_at_the_ends_of_a_box(predictor, plan):  # noqa: F
 
 def test_undecided_names_step_and_constraint(predictor, plan):  # noqa: F811
     tube = predictor.boxes(*plan)
-    middle = float((tube.lower[1, 1] + tube.upper[1, 1]) / 2)
+    middle = float((tube.lower[0, 1] + tube.upper[0, 1]) / 2)
+    assert (tube.upper[:, 1] > middle).all()
     certificate = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, middle], [np.inf, np.inf]))
     step, name = certificate.first_failure
     assert name == f"c_B >= {middle:g}"
     assert certificate.margins[step - 1].min() < 0
     assert f"at step {step} the box passes c_B >=" in certificate.explain()
+
+
+def test_refuted_names_the_step_that_refutes(predictor, plan):  # noqa: F811
+    tube = predictor.boxes(*plan)
+    limit = float(np.nextafter(tube.upper[:, 1].min(), 9.0))
+    certificate = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, limit], [np.inf, np.inf]))
+    assert certificate.verdict is Verdict.REFUTED
+    step, name = certificate.first_violation
+    assert step == int(np.argmin(tube.upper[:, 1])) + 1
+    assert f"at step {step} the whole box breaks {name}" in certificate.explain()
 
 
 def test_verdicts_agree_with_the_truth_over_random_plans_and_limits(plant, predictor, rng):  # noqa: F811

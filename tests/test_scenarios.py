@@ -10,6 +10,7 @@ import pytest
 from test_cli import run  # noqa: F401
 
 import rkhs_control as rc
+from rkhs_control.scenarios import outputs
 from rkhs_control.scenarios.example import write_example
 from rkhs_control.scenarios.material import CLOSED_FORM, OPTIMAL, Source, Work, gather
 from rkhs_control.scenarios.outputs import summary, write_results
@@ -254,7 +255,10 @@ def test_spoiled_files_are_one_line_that_says_what_to_do(run, mine, tmp_path, ca
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("data.noise_bound=0.02", "noise_bound if that is too small"),
+        ("data.noise_bound=0.02", "raise noise_bound if that is too small"),
+        ("predictor.selection_runs=1", "predictor.selection_runs"),
+        ("study={initial_states = [[1.0, 1.0]], region = [3, 3]}", "need [control]"),
+        ("study.region=[3, 3]", "region in [study] needs [control]"),
         ("data.noise_bound=-0.1", "data.noise_bound"),
         ("predictor.norm_bound=0.5", "norm_bound 0.5 (given) is refuted by the data"),
         ("predictor.norm_bond=0.5", "(did you mean 'norm_bound'?)"),
@@ -303,6 +307,63 @@ def test_held_out_runs_that_contradict_are_refused(mine):
     rc.save_trajectories(rc.Trajectories(states, runs.inputs, 0.06, ["c_A", "c_B"], ["u"]), folder / "runs.csv")
     with pytest.raises(rc.FalsifiedNormBoundError, match=r"held-out runs contradict their boxes, the first at step 2"):
         gather(scenario, Source.of(scenario, folder), Work(0))
+
+
+def test_noise_bounds_may_be_given_by_state(run, mine):  # noqa: F811
+    for change in ("data.noise_bound=[0.06, 0.06]", "data.noise_bound={c_A = 0.06, c_B = 0.06}"):
+        code, text = certify(run, mine, "--set", change)
+        assert code == 0, text
+
+
+def test_infinite_limits_are_none(run, mine, tmp_path):  # noqa: F811
+    code, text = certify(run, mine, "--set", "limits.states={c_A = [-inf, inf], c_B = [-inf, 2.0]}")
+    assert code == 0, text
+    kept = json.loads((tmp_path / "results" / "scenario" / "summary.json").read_text())
+    assert kept["scenario"]["limits"]["states"]["c_A"] == ["-Infinity", "Infinity"]
+
+
+def test_noise_that_explains_everything_does_not_make_boxes_vanish(run, mine):  # noqa: F811
+    """Zero fits all the data, so they say nothing about the norm; what hides in the noise must stay possible."""
+    code, text = certify(run, mine, "--set", "data.noise_bound=5.0")
+    assert code == 2, text
+    assert "UNDECIDED" in text
+
+
+def test_names_with_marks_in_them_are_only_names(run, mine, tmp_path):  # noqa: F811
+    rewrite(mine / "plan.csv", lambda rows: [rows[0], *(["[/b] $x", *row[1:]] for row in rows[1:])])
+    for name in ("runs.csv", "plan.csv"):
+        rewrite(mine / name, lambda rows: [[cell.replace("c_B", "c_B/$l") for cell in rows[0]], *rows[1:]])
+    changes = ["data.states=['c_A', 'c_B/$l']", "limits.states={'c_B/$l' = [0.5, 2.0]}", "title='[bold]x[/foo]'"]
+    code, text = certify(run, mine, *(part for change in changes for part in ("--set", change)))
+    assert code == 0, text
+    assert "[/b] $x" in text
+    assert (tmp_path / "results" / "scenario" / "phase_c_A_c_B_l.png").exists()
+
+
+def test_nothing_is_left_behind_when_writing_fails(run, mine, tmp_path, monkeypatch):  # noqa: F811
+    def fail(*arguments):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(outputs.figures, "save_figure", fail)
+    code, text = certify(run, mine)
+    assert code == 1
+    assert text.splitlines()[-1] == "error: the disk is full"
+    assert not (tmp_path / "results").exists()
+
+
+def test_figures_of_an_earlier_run_go(run, mine, tmp_path):  # noqa: F811
+    folder = tmp_path / "results" / "scenario"
+    folder.mkdir(parents=True)
+    for name in ("time_7.png", "mine.txt"):
+        (folder / name).write_text("")
+    assert certify(run, mine)[0] == 0
+    assert not (folder / "time_7.png").exists()
+    assert (folder / "mine.txt").exists()
+
+
+def test_a_plan_that_starts_outside_is_said_to(run, mine):  # noqa: F811
+    _, text = certify(run, mine, "--set", "limits.states.c_A=[1.0, 2.6]")
+    assert "plan 1 starts outside the limits" in text
 
 
 def test_what_measured_initial_states_cost_is_said(run, mine):  # noqa: F811

@@ -248,11 +248,14 @@ def test_times_order_the_rows_and_give_the_sampling_time(tmp_path):
     assert load(tmp_path / "runs.csv", sampling_time=0.10001).sampling_time == 0.10001
 
 
-def test_steps_go_before_times(tmp_path):
-    (tmp_path / "runs.csv").write_text("time,step,x,u\n9,2,3.0,\n4,0,1.0,3.0\n4,1,2.0,3.5\n")
+def test_times_go_before_steps_and_are_checked(tmp_path):
+    (tmp_path / "runs.csv").write_text("time,step,x,u\n9,2,3.0,\n4,0,1.0,3.0\n6.5,1,2.0,3.5\n")
     runs = load(tmp_path / "runs.csv")
     np.testing.assert_array_equal(runs.states[0, :, 0], [1, 2, 3])
-    assert runs.sampling_time == 1.0
+    assert runs.sampling_time == 2.5
+    (tmp_path / "runs.csv").write_text("time,step,x,u\n9,2,3.0,\n4,0,1.0,3.0\n5,1,2.0,3.5\n")
+    with pytest.raises(rc.InputError, match="goes from time 5"):
+        load(tmp_path / "runs.csv")
 
 
 @pytest.mark.parametrize(
@@ -472,3 +475,20 @@ def test_windows_need_a_noise_bound_that_does_not_change(rng):
     runs = rc.Trajectories(rng.normal(size=(2, 4, 1)), rng.normal(size=(2, 3, 1)), [[0.1], [0.2], [0.3]])
     with pytest.raises(rc.InputError, match="differs from step to step"):
         runs.windows(2)
+
+
+def test_names_given_for_a_file_that_has_its_own_must_agree(tmp_path, rng):
+    runs = rc.Trajectories(rng.normal(size=(3, 3, 2)), rng.normal(size=(3, 2, 1)), 0.1, ["a", "b"], ["u"])
+    rc.save_trajectories(runs, tmp_path / "runs.npz")
+    with pytest.raises(rc.InputError, match="state_names in it are a, b, not b, a"):
+        rc.load_trajectories(tmp_path / "runs.npz", state_names=["b", "a"])
+    np.savez(tmp_path / "bare.npz", states=runs.states, inputs=runs.inputs)
+    bare = rc.load_trajectories(tmp_path / "bare.npz", state_names=["b", "a"], noise_bound=0.1)
+    assert bare.state_names == ("b", "a")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY"])
+def test_broken_npz_files_are_one_line(tmp_path, content):
+    (tmp_path / "runs.npz").write_bytes(content)
+    with pytest.raises(rc.InputError, match="not a readable NPZ file"):
+        rc.load_trajectories(tmp_path / "runs.npz")

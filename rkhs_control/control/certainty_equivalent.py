@@ -110,7 +110,7 @@ class CertaintyEquivalentOCP:
         first = middle if guess is None else as_floats(guess, "guess")
         if first.shape != shape:
             raise InputError(f"guess must have shape {shape}; got {first.shape}")
-        solver, predict = self._compiled
+        solver, _ = self._compiled
         solution = solver(
             x0=first.ravel(),
             p=start,
@@ -121,14 +121,32 @@ class CertaintyEquivalentOCP:
         )
         inputs = self.input_limits.clip(np.array(solution["x"]).reshape(shape))
         stats = solver.stats()
-        states, cost = predict(start, inputs.ravel())
+        states, cost = self.predict(start, inputs)
         return Plan(
             inputs,
-            np.array(states).reshape(self.horizon, n_states),
-            float(cost),
+            states,
+            cost,
             bool(stats["success"]),
             str(stats["return_status"]),
         )
+
+    def predict(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, float]:
+        """What the models say of a plan: states `(n_steps, n_states)`, and the cost."""
+        states, cost = self._compiled[1](as_floats(x0, "x0"), as_floats(inputs, "inputs").ravel())
+        return np.array(states).reshape(self.horizon, self.state_limits.n_dims), float(cost)
+
+    def expressions(self, x0: Any, u: Any) -> tuple[Any, Any]:
+        """Predicted states, one below the other, and the cost, for CasADi columns of initial state and all inputs."""
+        import casadi
+
+        n_inputs = self.input_limits.n_dims
+        states, cost = [], 0.0
+        for n, row in enumerate(self.models, start=1):
+            z = casadi.vertcat(x0, u[: n * n_inputs])
+            x = casadi.vertcat(*(model.casadi(z) for model in row))
+            states.append(x)
+            cost = cost + self.cost(x, u[(n - 1) * n_inputs : n * n_inputs], n)
+        return casadi.vertcat(*states), cost
 
     def solve_many(self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None) -> list[Plan]:
         """A plan from every row of `x0`, each from the same guess, so that nothing depends on how they are shared."""
@@ -154,16 +172,9 @@ class CertaintyEquivalentOCP:
         """The solver, and the prediction and cost as a function of initial state and inputs."""
         import casadi
 
-        n_inputs = self.input_limits.n_dims
         x0 = casadi.MX.sym("x0", self.state_limits.n_dims)
-        u = casadi.MX.sym("u", self.horizon * n_inputs)
-        states, cost = [], 0.0
-        for n, row in enumerate(self.models, start=1):
-            z = casadi.vertcat(x0, u[: n * n_inputs])
-            x = casadi.vertcat(*(model.casadi(z) for model in row))
-            states.append(x)
-            cost = cost + self.cost(x, u[(n - 1) * n_inputs : n * n_inputs], n)
-        g = casadi.vertcat(*states)
+        u = casadi.MX.sym("u", self.horizon * self.input_limits.n_dims)
+        g, cost = self.expressions(x0, u)
         programme: dict[str, Any] = {"x": u, "p": x0, "f": cost, "g": g}
         options: dict[str, Any] = {"print_time": False, "ipopt": {"print_level": 0, "sb": "yes"}}
         solver = casadi.nlpsol("ocp", "ipopt", programme, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,25 @@ class ClosedFormEnvelope(Envelope):
             )
             bounds.append(UpperBound(sum_up(nominal, width)))
         return bounds
+
+    def casadi_bounds(self, x: Any, smoothing: float) -> tuple[Any, Any]:
+        """Upper bounds of `-f` and of `f` at a CasADi column, for a solver: smoothed, and not rounded outwards."""
+        import casadi
+
+        def magnitude(value: Any) -> Any:
+            return casadi.sqrt(value**2 + smoothing**2)
+
+        K = casadi.DM(self.gram.whole)
+        k = self.kernel.casadi(x, self.data.X).T
+        w = casadi.DM(self.gram.spectrum.solve(np.eye(len(self.data)), self.nugget)) @ k
+        distance2 = self.kernel.variance - 2.0 * casadi.dot(w, k) + casadi.dot(w, K @ w)
+        s = self._model.casadi(x)
+        width = (
+            self._radius * casadi.sqrt(casadi.fmax(distance2, 0.0) + smoothing**2)
+            + casadi.dot(magnitude(w), casadi.DM(self.data.half_width))
+            + magnitude(casadi.dot(w, casadi.DM(self.data.centre)) - s)
+        )
+        return width - s, width + s
 
     @cached_property
     def _model(self) -> KernelModel:

@@ -45,15 +45,21 @@ class OptimalEnvelope(Envelope):
         """
         queries = self._queries(Xq)
         band = self.bounds(queries, n_jobs)
-        gradients = np.full((2, *queries.shape), np.nan)
-        for i, x in enumerate(queries):
-            for side, witness in enumerate(band.witness(i)):
-                assert witness is not None
-                norm = witness.residual_norm_up(Points.value(x), self.gram)
-                if norm > math.sqrt(UNIT_ROUNDOFF):
-                    slopes = self.kernel.gradient(x[None, :], self.data.X[witness.indices])[0]
-                    gradients[side, i] = -self.radius / norm * (witness.weights @ slopes)
-        return replace(band, lower_gradient=-gradients[0], upper_gradient=gradients[1])
+        pairs = [band.witness(i) for i in range(len(queries))]
+        lower, upper = (
+            np.array([self.witness_gradient(x, pair[side]) for x, pair in zip(queries, pairs, strict=True)])
+            for side in (0, 1)
+        )
+        return replace(band, lower_gradient=-lower, upper_gradient=upper)
+
+    def witness_gradient(self, x: FloatArray, witness: Witness | None) -> FloatArray:
+        """By the query, of the bound at `x` that a witness proves; NaN where the bound has a kink."""
+        assert witness is not None
+        norm = witness.residual_norm_up(Points.value(x), self.gram)
+        if norm <= math.sqrt(UNIT_ROUNDOFF):
+            return np.full(len(x), np.nan)
+        slopes = self.kernel.gradient(x[None, :], self.data.X[witness.indices])[0]
+        return -self.radius / norm * (witness.weights @ slopes)
 
     def derivative_bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
         """Certified sensitivities: bounds of `df/dx_j` at the rows of `Xq`, each of shape `(m, n_dims)`."""
