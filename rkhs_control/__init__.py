@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from .control.certainty_equivalent import CertaintyEquivalentOCP as CertaintyEquivalentOCP
     from .control.certainty_equivalent import Plan as Plan
     from .control.certainty_equivalent import QuadraticCost as QuadraticCost
+    from .control.robust import RobustOCP as RobustOCP
+    from .control.robust import RobustPlan as RobustPlan
     from .envelope.alternating import AlternatingEnvelope as AlternatingEnvelope
     from .envelope.base import Band as Band
     from .envelope.base import Envelope as Envelope
@@ -101,6 +103,7 @@ __version__ = "0.1.0"
 _HOME = {
     "certifier": ["Certificate", "Question", "Verdict", "certify", "certify_plans"],
     "control.certainty_equivalent": ["CertaintyEquivalentOCP", "Plan", "QuadraticCost"],
+    "control.robust": ["RobustOCP", "RobustPlan"],
     "envelope.alternating": ["AlternatingEnvelope"],
     "envelope.base": ["Band", "Envelope"],
     "envelope.closed_form": ["ClosedFormEnvelope"],

@@ -78,6 +78,7 @@ def study_table(result: StudyResult) -> Table:
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
+    table.columns[0].overflow = "fold"
     for column in table.columns[1:]:
         column.no_wrap = True
     for plan in result.plans:
@@ -88,7 +89,7 @@ def study_table(result: StudyResult) -> Table:
                 method,
                 _verdict(certificate.verdict.name),
                 f"{certificate.tube.volumes.mean():.3g}",
-                f"{certificate.margin:+.4g}" if math.isfinite(certificate.margin) else "no limits",
+                _signed(certificate.margin),
                 _factor(margins.get("norm_margin")),
                 _factor(margins.get("noise_margin")),
                 "" if inside is None else f"{inside}/{len(certificate.tube.lower)}",
@@ -204,6 +205,12 @@ def plans_table(rows: list[dict[str, Any]]) -> Table:
 
 def _verdict(name: str) -> str:
     return f"[{_COLOURS[name]}]{name}[/{_COLOURS[name]}]"
+
+
+def _signed(margin: float) -> str:
+    if not math.isfinite(margin):
+        return "no limits"
+    return f"{margin:+.4f}" if margin == 0.0 or 1e-3 <= abs(margin) < 1e3 else f"{margin:+.1e}"
 
 
 def _factor(value: float | None) -> str:

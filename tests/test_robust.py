@@ -1,0 +1,138 @@
+"""The robust problem: what it returns is certified, dearer than what it could not certify, and no more than needed."""
+
+import numpy as np
+import pytest
+from test_control import quadratic
+from test_predictor import plant  # noqa: F401
+
+import rkhs_control as rc
+
+START = np.array([2.7, 0.6])
+
+
+@pytest.fixture(scope="module")
+def predictor(plant):  # noqa: F811
+    """From runs with inputs all over their range: only what was tried can be relied on."""
+    rng = np.random.default_rng(11)
+    x0 = rng.uniform([1.2, 0.55], [2.9, 1.8], (200, 2))
+    inputs = rng.uniform(3.0, 25.0, (200, 3, 1))
+    states = plant.simulate(x0, inputs)
+    states[:, 1:] += rng.uniform(-0.02, 0.02, states[:, 1:].shape)
+    runs = rc.Trajectories(states, inputs, 0.02, plant.state_names, plant.input_names)
+    return rc.MultiStepPredictor.select(runs, [20.0, 40.0])
+
+
+@pytest.fixture(scope="module")
+def nominal(plant, predictor):  # noqa: F811
+    return rc.CertaintyEquivalentOCP.from_predictor(
+        predictor,
+        regularisations=1e-2,
+        cost=quadratic(plant),
+        input_limits=plant.input_limits,
+        state_limits=rc.Box([0.0, 0.0], [9.0, 9.0]),
+    )
+
+
+def raised(predictor, nominal, share):
+    """Limits with the lower one of c_B above what the certainty-equivalent plan can be certified for."""
+    tube = predictor.boxes(START, nominal.solve(START).inputs)
+    end = float(tube.lower[0, 1] + share * (tube.upper[0, 1] - tube.lower[0, 1]))
+    return rc.Box([1.0, end], [3.0, 2.0])
+
+
+def test_a_plan_that_is_certified_already_is_the_answer(predictor, nominal):
+    found = rc.RobustOCP(predictor, nominal, raised(predictor, nominal, -0.1)).solve(START)
+    np.testing.assert_array_equal(found.inputs, nominal.solve(START).inputs)
+    assert found.success
+    assert found.price == 0.0
+    assert found.iterations == 0
+
+
+def test_where_the_plan_is_not_certified_another_is_found_at_a_price(plant, predictor, nominal):  # noqa: F811
+    limits = raised(predictor, nominal, 0.15)
+    assert (
+        rc.certify(predictor, START, nominal.solve(START).inputs, state_limits=limits).verdict is rc.Verdict.UNDECIDED
+    )
+    found = rc.RobustOCP(predictor, nominal, limits).solve(START)
+    assert found.success, found.certificate.explain()
+    assert found.price > 0
+    # by the certifier alone, and by the plant
+    again = rc.certify(predictor, START, found.inputs, state_limits=limits, input_limits=plant.input_limits)
+    assert again.verdict is rc.Verdict.CERTIFIED
+    assert limits.contains(plant.simulate(START, found.inputs)[1:]).all()
+
+
+def test_no_nearby_certified_plan_is_much_cheaper(predictor, nominal, rng):
+    limits = raised(predictor, nominal, 0.15)
+    found = rc.RobustOCP(predictor, nominal, limits).solve(START)
+    for scale in (0.05, 0.3):
+        nearby = nominal.input_limits.clip(found.inputs + rng.normal(0.0, scale, (100, 3, 1)))
+        for certificate in rc.certify_plans(predictor, np.tile(START, (100, 1)), nearby, limits):
+            if certificate.verdict is rc.Verdict.CERTIFIED:
+                cost = nominal.predict(START, certificate.question.inputs)[1]
+                assert cost > found.cost - 0.02 * abs(found.cost)
+
+
+def test_repair_changes_no_more_than_the_cheapest_plan_does(predictor, nominal):
+    limits = raised(predictor, nominal, 0.15)
+    problem = rc.RobustOCP(predictor, nominal, limits)
+    broken = nominal.solve(START).inputs
+    repaired, cheapest = problem.repair(START, broken), problem.solve(START)
+    assert repaired.success
+    assert np.linalg.norm(repaired.inputs - broken) <= 1.02 * np.linalg.norm(cheapest.inputs - broken)
+    assert problem.repair(START, cheapest.inputs).iterations == 0
+
+
+@pytest.mark.parametrize("method", [rc.OptimalEnvelope, rc.ClosedFormEnvelope])
+def test_gradients_are_those_of_finite_differences(predictor, nominal, method):
+    model = predictor if method is rc.OptimalEnvelope else predictor.with_method(method, nugget=1e-4)
+    limits = rc.Polytope([[1.0, 0.0], [0.0, -1.0], [0.5, -0.7]], [3.0, -0.5, 2.0])
+    problem = rc.RobustOCP(model, nominal, limits)
+    inputs = np.array([[12.0], [15.0], [17.0]])
+    slopes = problem.gradients(rc.certify(model, START, inputs, state_limits=limits))
+    assert slopes.shape == (3, 3, 3)
+    for j in range(3):
+        step = np.zeros((3, 1))
+        step[j] = 1e-4
+        margins = [rc.certify(model, START, inputs + sign * step, state_limits=limits).margins for sign in (1, -1)]
+        differences = -(margins[0] - margins[1]) / 2e-4
+        np.testing.assert_allclose(slopes[:, :, j], differences, rtol=1e-5, atol=1e-6)
+
+
+def test_closed_form_bounds_serve_as_well(plant, predictor, nominal):  # noqa: F811
+    closed = predictor.with_method(rc.ClosedFormEnvelope, nugget=1e-4)
+    limits = raised(closed, nominal, 0.1)
+    found = rc.RobustOCP(closed, nominal, limits).solve(START)
+    assert found.success, found.certificate.explain()
+    assert found.iterations > 0
+
+
+def test_input_rates_are_kept(predictor, nominal):
+    rates = rc.Box([-0.2], [0.2])
+    found = rc.RobustOCP(predictor, nominal, raised(predictor, nominal, 0.1), rates).solve(START)
+    assert found.success, found.certificate.explain()
+    assert rates.contains(np.diff(found.inputs, axis=0)).all()
+
+
+def test_uncertain_initial_states_cost_more(predictor, nominal):
+    limits = raised(predictor, nominal, 0.05)
+    exact = rc.RobustOCP(predictor, nominal, limits).solve(START)
+    blurred = rc.RobustOCP(predictor, nominal, limits, initial_state_noise=0.001).solve(START)
+    assert blurred.success
+    assert blurred.cost > exact.cost
+
+
+def test_where_nothing_can_be_certified_the_answer_says_so(predictor, nominal):
+    found = rc.RobustOCP(predictor, nominal, rc.Box([1.0, 1.5], [3.0, 2.0])).solve(START)
+    assert not found.success
+    assert found.certificate.verdict is not rc.Verdict.CERTIFIED
+
+
+def test_wrong_settings_are_refused_by_name(predictor, nominal):
+    limits = rc.Box([1.0, 0.5], [3.0, 2.0])
+    with pytest.raises(rc.InputError, match="there are no gradients of EnergyEnvelope"):
+        rc.RobustOCP(predictor.with_method(rc.EnergyEnvelope), nominal, limits)
+    first = rc.Trajectories(predictor.runs.states[:, :3], predictor.runs.inputs[:, :2], 0.02)
+    short = rc.MultiStepPredictor(first, predictor.kernels[:2], predictor.norm_bounds[:2])
+    with pytest.raises(rc.InputError, match="the predictor has 2 steps, the nominal problem 3"):
+        rc.RobustOCP(short, nominal, limits)
