@@ -18,7 +18,7 @@ The map of the package, each module using only those before it:
     predictor      one envelope a step and a state: boxes for the future states of a plant, in and out of files
     verify         independent checker of certificate files, which uses nothing of the rest
     certifier      whether a plan keeps those boxes within limits
-    control        optimal control problems on kernel models
+    control        optimal control problems on kernel models, certainty equivalent and robust; certified closed loops
     figures        phase portraits, intervals over time, the certified region
     models         plants to simulate
     scenarios      studies that one command runs
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from .control.certainty_equivalent import CertaintyEquivalentOCP as CertaintyEquivalentOCP
     from .control.certainty_equivalent import Plan as Plan
     from .control.certainty_equivalent import QuadraticCost as QuadraticCost
+    from .control.closed_loop import CertifiedMPC as CertifiedMPC
+    from .control.closed_loop import Decision as Decision
     from .control.robust import RobustOCP as RobustOCP
     from .control.robust import RobustPlan as RobustPlan
     from .envelope.alternating import AlternatingEnvelope as AlternatingEnvelope
@@ -103,6 +105,7 @@ __version__ = "0.1.0"
 _HOME = {
     "certifier": ["Certificate", "Question", "Verdict", "certify", "certify_plans"],
     "control.certainty_equivalent": ["CertaintyEquivalentOCP", "Plan", "QuadraticCost"],
+    "control.closed_loop": ["CertifiedMPC", "Decision"],
     "control.robust": ["RobustOCP", "RobustPlan"],
     "envelope.alternating": ["AlternatingEnvelope"],
     "envelope.base": ["Band", "Envelope"],
