@@ -224,13 +224,17 @@ def _show(study: Any, seed: int, jobs: int, folder: Path) -> int:
         with work.stage("figures and files") as progress:
             write_results(result, folder)
             progress(1, 1)
-    screen.print(console.study_table(result))
+    if result.plans:
+        screen.print(console.study_table(result))
+    if result.loops is not None:
+        screen.print(console.loops_table(result.loops))
     for remark in console.study_remarks(result):
         screen.print(remark, highlight=False, soft_wrap=True)
     screen.print(
         f"{sum(work.timings.values()):.0f} s; certificates, figures, summary, plans and predictor are in {folder}"
     )
-    return 1 if result.is_contradicted else EXIT_CODES[result.worst_verdict.name]
+    verdict = result.worst_verdict
+    return 1 if result.is_contradicted else EXIT_CODES["CERTIFIED" if verdict is None else verdict.name]
 
 
 def _tables(jobs: int, folder: Path) -> int:

@@ -16,6 +16,7 @@ from rich.table import Table
 from .certifier import LARGEST_FACTOR
 
 if TYPE_CHECKING:
+    from .scenarios.closed_loop import LoopRun
     from .scenarios.study import StudyResult
     from .scenarios.tables import Cell
 
@@ -98,25 +99,49 @@ def study_table(result: StudyResult) -> Table:
     return table
 
 
+def loops_table(loops: dict[str, list[LoopRun]]) -> Table:
+    """Closed loops, a row a controller."""
+    table = Table(
+        "controller",
+        "steps",
+        "out",
+        "broken",
+        "cost",
+        "cert.",
+        "repair",
+        "rest",
+        "safe",
+        "a step",
+        title="Closed loops on the true plant",
+        caption="out: true states outside the limits; broken: those after steps that were certified; cert., repair, "
+        "rest, safe: steps with a certified plan, a repaired one, what was left of one, the safe input",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for column in table.columns[1:]:
+        column.no_wrap = True
+    for name, runs in loops.items():
+        decisions = [decision.name for run in runs for decision in run.decisions]
+        shares = [
+            f"{decisions.count(kind) / len(decisions):.1%}" if decisions else ""
+            for kind in ("CERTIFIED", "REPAIRED", "REMAINDER", "SAFE_INPUT")
+        ]
+        table.add_row(
+            name,
+            f"{sum(len(run.inputs) for run in runs):,}",
+            str(sum(int((~run.is_inside).sum()) for run in runs)),
+            str(sum(run.broken_promises for run in runs)) if decisions else "",
+            f"{sum(run.cost for run in runs) / len(runs):.4g}",
+            *shares,
+            _seconds(sum(float(run.seconds.mean()) for run in runs) / len(runs)),
+        )
+    return table
+
+
 def study_remarks(result: StudyResult) -> Iterator[str]:
     """What else there is to say, a line each."""
-    for plan in result.plans[:_REMARKS_UP_TO]:
-        certificates = plan.certificates
-        if not next(iter(certificates.values())).starts_inside:
-            yield f"plan {escape(plan.name)} starts outside the limits; its verdict is about the steps after that"
-        for method, certificate in certificates.items():
-            if certificate.verdict.name != "CERTIFIED":
-                yield escape(f"plan {plan.name}, {method}: {certificate.explain()}")
-    means = {
-        method: sum(plan.certificates[method].tube.volumes.mean() for plan in result.plans) / len(result.plans)
-        for method in result.material.predictors
-    }
-    if len(means) == 2:
-        (first, small), (second, large) = means.items()
-        yield f"mean box over all plans: {first} {small:.4g}, {second} {large:.4g}, {large / small:.3g} times as large"
-    share = max(plan.certificates[next(iter(means))].tube.initial_state_share for plan in result.plans)
-    if share > 0:
-        yield f"unknown initial states make up to {share:.0%} of the widths of the boxes"
+    if result.plans:
+        yield from _plan_remarks(result)
     if result.material.n_held_out:
         yield f"{result.material.n_held_out} runs that were held out do not contradict the assumptions"
     if result.check is not None:
@@ -135,6 +160,26 @@ def study_remarks(result: StudyResult) -> Iterator[str]:
         yield f"certified share of the initial states within the limits: {', '.join(shares)}"
     if result.is_contradicted:
         yield "[red]a true state lies outside its box or a verdict is wrong: an assumption does not hold[/red]"
+
+
+def _plan_remarks(result: StudyResult) -> Iterator[str]:
+    for plan in result.plans[:_REMARKS_UP_TO]:
+        certificates = plan.certificates
+        if not next(iter(certificates.values())).starts_inside:
+            yield f"plan {escape(plan.name)} starts outside the limits; its verdict is about the steps after that"
+        for method, certificate in certificates.items():
+            if certificate.verdict.name != "CERTIFIED":
+                yield escape(f"plan {plan.name}, {method}: {certificate.explain()}")
+    means = {
+        method: sum(plan.certificates[method].tube.volumes.mean() for plan in result.plans) / len(result.plans)
+        for method in result.material.predictors
+    }
+    if len(means) == 2:
+        (first, small), (second, large) = means.items()
+        yield f"mean box over all plans: {first} {small:.4g}, {second} {large:.4g}, {large / small:.3g} times as large"
+    share = max(plan.certificates[next(iter(means))].tube.initial_state_share for plan in result.plans)
+    if share > 0:
+        yield f"unknown initial states make up to {share:.0%} of the widths of the boxes"
 
 
 def cells_table(cells: list[Cell]) -> Table:

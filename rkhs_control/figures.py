@@ -137,6 +137,29 @@ def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str,
     return figure
 
 
+def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box, runs: Trajectories) -> Any:
+    """Closed loops, `(n_steps + 1, n_states)` each: a row a state, a column a controller; violations are marked."""
+    figure, panels = _panels(runs.n_states, len(by_controller), width=4.0, height=2.2, sharex=True, sharey="row")
+    for column, (name, loops) in enumerate(by_controller.items()):
+        outside = sum(int((~limits.contains(states[1:])).sum()) for states in loops)
+        panels[0][column].set_title(f"{name}: {outside} violations")
+        panels[-1][column].set_xlabel("step")
+        for state in range(runs.n_states):
+            axes = panels[state][column]
+            for states in loops:
+                axes.plot(states[:, state], color=COLOURS[Verdict.CERTIFIED], linewidth=0.6, alpha=0.6)
+                bad = np.flatnonzero(
+                    (states[:, state] < limits.lower[state]) | (states[:, state] > limits.upper[state])
+                )
+                axes.plot(bad, states[bad, state], ".", color=COLOURS[Verdict.REFUTED], markersize=5)
+            for end in (limits.lower[state], limits.upper[state]):
+                if np.isfinite(end):
+                    axes.axhline(end, **_LIMIT)
+    for state in range(runs.n_states):
+        panels[state][0].set_ylabel(state_label(runs, state))
+    return figure
+
+
 def save_figure(figure: Any, folder: str | Path, name: str) -> None:
     """As `name.png` and `name.svg`."""
     for ending in ("png", "svg"):

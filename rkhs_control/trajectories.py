@@ -108,6 +108,16 @@ class Trajectories:
         content = [array.astype("<f8").tobytes() for array in (self.states, self.inputs)]
         return hashlib.sha256(b"".join(content)).hexdigest()
 
+    def joined(self, other: Trajectories) -> Trajectories:
+        """These runs and other ones of the same plant, with the same noise bounds."""
+        same = ("state_names", "input_names", "sampling_time")
+        if any(getattr(self, name) != getattr(other, name) for name in same) or self.horizon != other.horizon:
+            raise InputError("only runs of the same plant and length can be joined")
+        if not np.array_equal(self.noise_bound, other.noise_bound):
+            raise InputError("only runs with the same noise bounds can be joined")
+        states, inputs = (np.concatenate([getattr(r, name) for r in (self, other)]) for name in ("states", "inputs"))
+        return replace(self, states=states, inputs=inputs)
+
     def windows(self, horizon: int, stride: int = 1) -> Trajectories:
         """Windows of `horizon` steps, every `stride` steps; the noise bound must not differ from step to step."""
         if (self.noise_bound != self.noise_bound[0]).any():

@@ -160,6 +160,8 @@ def _simulated(scenario: Scenario, settings: PlantData, plant: Plant, limits: Li
     starts = _spread(settings, limits.state_limits)
     plans = plan_from(control, starts, "planning the runs to record", work)
     runs = _record(plant, settings, starts, np.array([plan.inputs for plan in plans]), work.rng)
+    if settings.keep_exploration:
+        runs = runs.joined(exploration)
     return Material(_predictors(runs, selection, scenario.predictor, 0.0, work), limits, control, plant)
 
 

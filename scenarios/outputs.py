@@ -13,6 +13,7 @@ from typing import Any
 from .. import __version__, figures
 from ..predictor_files import save_predictor
 from ..trajectory_files import Plans, save_plans, save_trajectories
+from .closed_loop import LoopRun
 from .material import OPTIMAL
 from .study import JudgedPlan, StudyResult, phase_pairs
 
@@ -32,7 +33,7 @@ def summary(result: StudyResult) -> dict[str, Any]:
         "assumptions": [
             [{"kernel": e.kernel.to_dict(), "norm_bound": vars(e.norm_bound)} for e in row] for row in envelopes
         ],
-        "verdict": result.worst_verdict.name,
+        "verdict": None if result.worst_verdict is None else result.worst_verdict.name,
         "plans": [_plan_summary(plan) for plan in result.plans],
         "seconds": result.work.timings,
     }
@@ -44,6 +45,8 @@ def summary(result: StudyResult) -> dict[str, Any]:
             "second": result.region.second.tolist(),
             "verdicts": {m: [[v.name for v in row] for row in grid] for m, grid in result.region.verdicts.items()},
         }
+    if result.loops is not None:
+        content["closed_loops"] = {name: [_loop_summary(run) for run in runs] for name, runs in result.loops.items()}
     return content
 
 
@@ -71,6 +74,15 @@ def write_results(result: StudyResult, folder: Path) -> None:
 def _write(result: StudyResult, folder: Path) -> None:
     (folder / "summary.json").write_text(json.dumps(summary(result), indent=1, allow_nan=False) + "\n")
     runs = result.material.runs
+    save_trajectories(runs, folder / "runs.npz")
+    save_predictor(result.material.predictors[OPTIMAL], folder / "predictor.npz")
+    if result.plans:
+        _write_plans(result, folder)
+    _draw(result, folder)
+
+
+def _write_plans(result: StudyResult, folder: Path) -> None:
+    runs = result.material.runs
     questions = [plan.certificates[OPTIMAL].question for plan in result.plans]
     plans = Plans(
         tuple(plan.name for plan in result.plans),
@@ -80,13 +92,10 @@ def _write(result: StudyResult, folder: Path) -> None:
         runs.input_names,
     )
     save_plans(plans, folder / "plans.csv")
-    save_trajectories(runs, folder / "runs.npz")
-    save_predictor(result.material.predictors[OPTIMAL], folder / "predictor.npz")
     (folder / "certificates").mkdir()
     for number, plan in enumerate(result.plans, start=1):
         file = folder / "certificates" / f"plan_{number}.json"
         plan.certificates[OPTIMAL].save(file, data_file=result.material.data_file, seed=result.work.seed)
-    _draw(result, folder)
 
 
 def _plan_summary(plan: JudgedPlan) -> dict[str, Any]:
@@ -114,12 +123,29 @@ def _plan_summary(plan: JudgedPlan) -> dict[str, Any]:
     }
 
 
+def _loop_summary(run: LoopRun) -> dict[str, Any]:
+    return {
+        "states": run.states.tolist(),
+        "inputs": run.inputs.tolist(),
+        "inside": run.is_inside.tolist(),
+        "decisions": [decision.name for decision in run.decisions],
+        "cost": run.cost,
+        "seconds": run.seconds.tolist(),
+    }
+
+
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
 def _draw(result: StudyResult, folder: Path) -> None:
     names = result.material.runs.state_names
+    if result.loops is not None:
+        limits = result.material.limits.state_limits
+        trajectories = {name: [run.states for run in runs] for name, runs in result.loops.items()}
+        figures.save_figure(figures.loops_figure(trajectories, limits, result.material.runs), folder, "closed_loops")
+    if not result.plans:
+        return
     shown = result.plans[:_FIGURES_UP_TO]
     by_method = {method: [plan.certificates[method] for plan in shown] for method in result.material.predictors}
     truths = [plan.truth for plan in shown if plan.truth is not None]

@@ -83,6 +83,8 @@ class PlantData(Section):
     """Of the controller's plans, from a number of initial states spread evenly, or a grid of so many a state."""
     inset: Annotated[float, Field(ge=0, lt=0.5)] = 0.08
     """How far inside the limits those initial states stay, as a share of the range."""
+    keep_exploration: bool = False
+    """Let the runs with random inputs make boxes, too: only what was tried can be planned robustly."""
     noise: ByState
     """Of the recorded states, drawn uniformly up to this."""
     noise_bound: ByState
@@ -174,6 +176,18 @@ class Study(Section):
     """Pairs of states to draw phase portraits of; the first two by default."""
 
 
+class ClosedLoopStudy(Section):
+    """Run controllers on the simulated plant: certainty equivalent, robust, and certified with a fallback."""
+
+    runs: Count = 100
+    """From random initial states within the limits."""
+    steps: Count = 40
+    safe_input: list[Finite]
+    """Applied when nothing certified is left."""
+    initial_states: tuple[list[Finite], list[Finite]] | None = None
+    """Lower and upper ends to draw initial states from; the limits by default."""
+
+
 class Scenario(Section):
     """A whole file."""
 
@@ -186,6 +200,7 @@ class Scenario(Section):
     limits: Limits
     control: ControlProblem | None = None
     study: Study = Study()
+    closed_loop: ClosedLoopStudy | None = None
     plan: Path | None = None
     """A CSV file with plans to certify, relative to the scenario."""
     initial_state_noise: ByState = 0.0
@@ -201,8 +216,8 @@ class Scenario(Section):
             raise ValueError("initial_states in [study] need [control], which plans from them")
         if self.study.region is not None and not self.study.initial_states:
             raise ValueError("region in [study] needs [control], which plans, and initial_states")
-        if self.study.check and self.plant is None:
-            raise ValueError("check in [study] compares with the truth, which only a simulated [plant] has")
+        if (self.study.check or self.closed_loop is not None) and self.plant is None:
+            raise ValueError("check in [study] and [closed_loop] need the truth, which only a simulated [plant] has")
         return self
 
 

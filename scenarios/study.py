@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..predictor import MultiStepPredictor
 from ..trajectory_files import Plans, load_plans
 from ..validation import FloatArray
+from .closed_loop import LoopRun, compare_controllers
 from .material import OPTIMAL, Material, Source, Work, gather, plan_from
 from .schema import Scenario, by_name
 
@@ -76,15 +77,20 @@ class StudyResult:
     plans: list[JudgedPlan]
     check: Check | None = None
     region: Region | None = None
+    loops: dict[str, list[LoopRun]] | None = None
+    """Closed loops, by controller."""
 
     @property
-    def worst_verdict(self) -> Verdict:
-        return max((plan.verdict for plan in self.plans), key=list(Verdict).index)
+    def worst_verdict(self) -> Verdict | None:
+        """None where there were no plans to judge."""
+        return max((plan.verdict for plan in self.plans), key=list(Verdict).index, default=None)
 
     @property
     def is_contradicted(self) -> bool:
         """Whether some truth is outside its box: then an assumption is wrong."""
         if self.check is not None and (self.check.n_inside < self.check.n_states or self.check.n_wrong):
+            return True
+        if self.loops is not None and any(run.broken_promises for runs in self.loops.values() for run in runs):
             return True
         steps = [
             (plan.steps_inside(method), len(certificate.tube.lower))
@@ -97,7 +103,7 @@ class StudyResult:
 def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
     """All that a scenario asks for."""
     study = scenario.study
-    if not study.initial_states and scenario.plan is None:
+    if not study.initial_states and scenario.plan is None and scenario.closed_loop is None:
         raise InputError("the scenario asks nothing: give initial_states in [study], with [control], or a plan")
     source = Source.of(scenario, folder)
     starts = _initial_states(scenario, source)
@@ -116,7 +122,8 @@ def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
         plans += judge(given, scenario, material, work)
     check = _check(scenario, material, work) if study.check else None
     region = _region(scenario, material, work) if study.region else None
-    return StudyResult(scenario, material, work, plans, check, region)
+    loops = None if scenario.closed_loop is None else compare_controllers(scenario, material, work)
+    return StudyResult(scenario, material, work, plans, check, region, loops)
 
 
 def certify_file(scenario: Scenario, folder: Path, plan_file: Path, work: Work) -> StudyResult:

@@ -102,8 +102,30 @@ def test_the_same_seed_gives_the_same_study_however_it_is_shared_out():
     assert not np.array_equal(one.material.runs.states, other.material.runs.states)
 
 
+def test_closed_loops_keep_what_was_certified(run, tmp_path):  # noqa: F811
+    small = {
+        "plant.horizon": 2,
+        "plant.exploration_runs": 100,
+        "plant.runs": "[6, 6]",
+        "closed_loop.runs": 4,
+        "closed_loop.steps": 5,
+    }
+    changes = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]
+    code, text = run("run", "cstr_closed_loop", "--jobs", "1", *changes)
+    assert code == 0, text
+    kept = json.loads((tmp_path / "results" / "cstr_closed_loop" / "summary.json").read_text())
+    assert list(kept["closed_loops"]) == ["certainty equivalent", "robust", "certified"]
+    for loop in kept["closed_loops"]["certified"]:
+        assert len(loop["decisions"]) == 5
+        for inside, decision in zip(loop["inside"], loop["decisions"], strict=True):
+            assert inside or decision == "SAFE_INPUT"
+    starts = [[loop["states"][0] for loop in loops] for loops in kept["closed_loops"].values()]
+    assert starts[0] == starts[1] == starts[2]
+    assert (tmp_path / "results" / "cstr_closed_loop" / "closed_loops.png").exists()
+
+
 def test_builtin_scenarios_say_what_they_do():
-    assert set(builtin_scenarios()) == {"cstr", "quadruple_tank"}
+    assert set(builtin_scenarios()) == {"cstr", "cstr_closed_loop", "quadruple_tank"}
     for name in builtin_scenarios():
         scenario, _ = load_scenario(name)
         assert scenario.description
