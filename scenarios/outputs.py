@@ -55,8 +55,10 @@ def write_results(result: StudyResult, folder: Path) -> None:
 
     What an earlier run left there under the names used here goes.
     """
-    with tempfile.TemporaryDirectory(prefix="rkhs-control-") as scratch:
-        _write(result, Path(scratch))
+    with tempfile.TemporaryDirectory(prefix="rkhs-control-") as private:
+        scratch = Path(private) / "results"  # which, unlike the private folder, others may read
+        scratch.mkdir()
+        _write(result, scratch)
         folder.mkdir(parents=True, exist_ok=True)
         for pattern in (
             "phase_*.png",
