@@ -100,6 +100,15 @@ def test_a_robust_controller_and_uncertain_states_serve(plant, predictor, nomina
     assert (certified.log[0].certificate.tube.initial_state_cost > 0).all()
 
 
+def test_the_change_from_the_input_before_keeps_its_rate(plant, predictor, nominal):  # noqa: F811
+    plans = iter([np.full((3, 1), 14.0), np.full((3, 1), 20.0), np.full((3, 1), 14.5)])
+    certified = loop(lambda x0: next(plans), predictor, plant, input_rate_limits=rc.Box([-1.0], [1.0]))
+    drive(certified, plant, START, 3)
+    assert [logged.decision for logged in certified.log] == [Decision.CERTIFIED, Decision.REMAINDER, Decision.CERTIFIED]
+    assert certified.log[1].reason == "the change from the input before exceeds its rate limits"
+    assert [float(logged.inputs[0]) for logged in certified.log] == [14.0, 14.0, 14.5]
+
+
 @pytest.fixture(scope="module")
 def do_mpc_controller(predictor, plant):  # noqa: F811
     """do-mpc on a one-step kernel model of the same data."""

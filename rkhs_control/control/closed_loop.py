@@ -121,9 +121,9 @@ class CertifiedMPC:
             reasons.append(f"the controller has no plan ({error})")
             plan = np.tile(np.asarray(self.safe_input), (self.predictor.horizon, 1))
         else:
-            if certificate.verdict is Verdict.CERTIFIED:
+            if self._may_apply(certificate):
                 return certificate, Decision.CERTIFIED
-            reasons.append(certificate.explain())
+            reasons.append(self._objection(certificate))
         if self.repair is None:
             return None, Decision.CERTIFIED
         try:
@@ -132,10 +132,23 @@ class CertifiedMPC:
         except Exception as error:
             reasons.append(f"the repair failed ({error})")
             return None, Decision.REPAIRED
-        if certificate.verdict is Verdict.CERTIFIED:
+        if self._may_apply(certificate):
             return certificate, Decision.REPAIRED
         reasons.append("the repair found no certified plan")
         return None, Decision.REPAIRED
+
+    def _may_apply(self, certificate: Certificate) -> bool:
+        """Certified, and no larger a change from what was applied last than the rates allow."""
+        if certificate.verdict is not Verdict.CERTIFIED:
+            return False
+        if self.input_rate_limits is None or not self.log:
+            return True
+        return bool(self.input_rate_limits.contains(certificate.question.inputs[0] - self.log[-1].inputs))
+
+    def _objection(self, certificate: Certificate) -> str:
+        if certificate.verdict is Verdict.CERTIFIED:
+            return "the change from the input before exceeds its rate limits"
+        return certificate.explain()
 
     def _certify(self, state: FloatArray, plan: FloatArray) -> Certificate:
         question = Question(
