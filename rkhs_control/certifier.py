@@ -62,7 +62,7 @@ class Question:
     @property
     def polytope(self) -> Polytope:
         """The limits of the states, as inequalities."""
-        return self.state_limits.as_polytope() if isinstance(self.state_limits, Box) else self.state_limits
+        return self.state_limits.as_polytope()
 
     def ask(self, predictor: MultiStepPredictor, n_jobs: int | None = None) -> Certificate:
         """The answer of one predictor."""

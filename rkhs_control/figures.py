@@ -183,8 +183,7 @@ def _panels(rows: int, columns: int, *, width: float, height: float, **sharing: 
 
 def _limit_lines(axes: Any, certificate: Certificate, states: tuple[int, int]) -> None:
     """A box as lines; of a polytope, the constraints on these two states alone."""
-    limits = certificate.question.state_limits
-    polytope = limits.as_polytope() if isinstance(limits, Box) else limits
+    polytope = certificate.question.polytope
     others = [i for i in range(polytope.n_dims) if i not in states]
     for normal, offset in zip(polytope.normals, polytope.offsets, strict=True):
         a, b = normal[list(states)]

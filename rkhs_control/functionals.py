@@ -19,7 +19,7 @@ from .kernels import UNIT_ROUNDOFF, Kernel
 from .validation import FloatArray, as_points, as_vector
 
 # What a fall may lose, as a share of the variance, when squares of tiny distances underflow
-_UNDERFLOW = 1e-150
+UNDERFLOW = 1e-150
 
 
 class Functional(ABC):
@@ -152,7 +152,7 @@ def _quadratic_form(kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int) -
     head = kernel.variance * (total_weight * total_weight)
     total, size = _paired_sum(D, c)
     relative = kernel.rounding(n_dims) + 8.0 * UNIT_ROUNDOFF
-    underflow = _UNDERFLOW * kernel.variance * (size_weight * size_weight)
+    underflow = UNDERFLOW * kernel.variance * (size_weight * size_weight)
     return head - total, 1.001 * (relative * (head + size) + underflow)
 
 
@@ -166,7 +166,7 @@ def _precise_form(fall: PreciseFall, c: FloatArray) -> tuple[float, float]:
     value, _ = add(head, head_low, -total, -total_low)
     relative = fall.error + (8 * len(c) + 64) * SQUARED_ROUNDOFF
     # Low parts of tiny products underflow, too.
-    underflow = _UNDERFLOW * fall.variance[0] * (size_weight * size_weight) + 1e-300 * (1.0 + size_weight)
+    underflow = UNDERFLOW * fall.variance[0] * (size_weight * size_weight) + 1e-300 * (1.0 + size_weight)
     return value, 1.001 * (relative * (head + size) + UNIT_ROUNDOFF * abs(value) + underflow)
 
 

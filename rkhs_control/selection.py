@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InputError
+from .functionals import UNDERFLOW
 from .kernels import UNIT_ROUNDOFF, Kernel, SquaredExponential
 from .norms import NormBound, least_norm_estimate, norm_growth
 from .observations import Observations
@@ -96,18 +97,20 @@ def select_assumptions(
             raise InputError("all runs have the same initial state and inputs: nothing can be learned from them")
         settings: Any = {"folds": min(folds, len(data)), "kernel": kernel}
         again = copy.deepcopy(generator)  # for the same folds
-        chosen = cross_validate(data, candidates, regularisations, rng=generator, **settings)
-        start = [_shortest_good(candidates, chosen.errors)]
-        search = cross_validate_per_dimension if per_dimension else cross_validate
-        chosen = search(data, start, regularisations, rng=again, **settings)
+        errors = cross_validate(data, candidates, regularisations, rng=generator, **settings).errors
+        best = _shortest_good(candidates, errors)
+        model, ridge = kernel(candidates[best]), float(regularisations[int(np.argmin(errors[best]))])
+        if per_dimension:
+            refined = cross_validate_per_dimension(data, [candidates[best]], regularisations, rng=again, **settings)
+            model, ridge = refined.kernel, refined.regularisation
         if norm_estimate == "least_norm":
-            estimate = _least_norm(runs, n, i, chosen.kernel, noise)
+            estimate = _least_norm(runs, n, i, model, noise)
         else:
-            estimate = norm_growth(data.X, data.centre, chosen.kernel).estimate
-        hidden = float(runs.noise_bound[n - 1, i]) / math.sqrt(chosen.kernel.variance)
+            estimate = norm_growth(data.X, data.centre, model).estimate
+        hidden = float(runs.noise_bound[n - 1, i]) / math.sqrt(model.variance)
         if hidden > estimate.value:
             estimate = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})")
-        return chosen.kernel, estimate.times(safety_factor), chosen.regularisation
+        return model, estimate.times(safety_factor), ridge
 
     tasks = (delayed(choose)(n, i, generator) for (n, i), generator in zip(pairs, generators, strict=True))
     found = []
@@ -130,6 +133,8 @@ def displacement(kernel: Kernel, radius: float, noise: FloatArray, n_known: int)
     """
     corner = np.concatenate([noise, np.zeros(n_known)])[None, :]
     fall = float(kernel.fall(corner, np.zeros_like(corner))[0, 0])
+    if np.any(noise):
+        fall += UNDERFLOW * kernel.variance
     return radius * math.sqrt(2.0 * fall) * (1.0 + kernel.rounding(corner.shape[1]) + 8.0 * UNIT_ROUNDOFF)
 
 
@@ -148,15 +153,15 @@ def _least_norm(runs: Trajectories, n: int, i: int, kernel: Kernel, noise: Float
     return NormBound(max(high, estimate.value), f"{estimate.provenance} widened for uncertain initial states")
 
 
-def _shortest_good(candidates: Sequence[Any], errors: FloatArray) -> Any:
-    """The shortest lengthscale that predicts nearly as well as the best.
+def _shortest_good(candidates: Sequence[Any], errors: FloatArray) -> int:
+    """Which lengthscale is the shortest that predicts nearly as well as the best.
 
     Long ones leave out functions that the data cannot tell from the truth yet: of two that do equally well, the shorter
     assumes less.
     """
     least = errors.min(axis=1)
-    good = [c for c, error in zip(candidates, least, strict=True) if error <= (1.0 + _NEARLY) * least.min()]
-    return min(good, key=lambda scale: float(np.mean(np.log(scale))))
+    good = np.flatnonzero(least <= (1.0 + _NEARLY) * least.min()).tolist()
+    return min(good, key=lambda c: float(np.mean(np.log(candidates[c]))))
 
 
 def _candidates(given: Sequence[float | Sequence[float]] | None, X: FloatArray) -> list[Any]:

@@ -71,6 +71,9 @@ class Polytope:
     def n_dims(self) -> int:
         return self.normals.shape[1]
 
+    def as_polytope(self) -> Polytope:
+        return self
+
     def contains(self, points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Whether each point, along the last axis, lies in the polytope."""
         inside: npt.NDArray[np.bool_] = np.all(np.asarray(points) @ self.normals.T <= self.offsets, axis=-1)

@@ -72,6 +72,14 @@ def test_any_casadi_cost_will_do(plant, problem):  # noqa: F811
     np.testing.assert_allclose(dearest.inputs, 25.0, atol=1e-5)
 
 
+def test_inputs_without_limits_are_planned_as_well(plant, problem):  # noqa: F811
+    free = rc.CertaintyEquivalentOCP(
+        problem.models, quadratic(plant), rc.Box([-np.inf], [np.inf]), rc.Box([-np.inf] * 2, [np.inf] * 2)
+    ).solve(START)
+    assert free.success
+    np.testing.assert_allclose(free.inputs, problem.solve(START).inputs, atol=0.05)
+
+
 def test_unreachable_limits_are_a_failed_plan_not_an_exception(plant, problem):  # noqa: F811
     plan = rc.CertaintyEquivalentOCP(
         problem.models, quadratic(plant), plant.input_limits, rc.Box([7.0, 7.0], [8.0, 8.0])

@@ -70,6 +70,12 @@ def test_noise_of_the_planned_initial_state_widens_the_boxes_by_what_it_reports(
     assert blurred.contains(plant.simulate(true_start, inputs)[:, 1:]).all()
 
 
+def test_noise_too_small_to_square_still_moves_the_ends_out(predictor):
+    exact, blurred = (predictor.boxes([2.0, 1.0], [[14.0]], initial_state_noise=noise) for noise in (0.0, 1e-200))
+    assert (blurred.upper > exact.upper).all()
+    assert (blurred.lower < exact.lower).all()
+
+
 def test_noise_of_recorded_initial_states_widens_every_interval(plant, predictor, rng):
     runs = recorded(plant, rng, initial_noise=0.01)
     kernels = [[envelope.kernel for envelope in row] for row in predictor.envelopes]

@@ -106,8 +106,7 @@ class CertaintyEquivalentOCP:
         n_states, n_inputs = self.state_limits.n_dims, self.input_limits.n_dims
         start = as_vector(x0, "x0", n_states)
         shape = (self.horizon, n_inputs)
-        middle = np.broadcast_to((self.input_limits.lower + self.input_limits.upper) / 2.0, shape)
-        first = middle if guess is None else as_floats(guess, "guess")
+        first = np.broadcast_to(self._middle, shape) if guess is None else as_floats(guess, "guess")
         if first.shape != shape:
             raise InputError(f"guess must have shape {shape}; got {first.shape}")
         solver, _ = self._compiled
@@ -166,6 +165,14 @@ class CertaintyEquivalentOCP:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_compiled"}
+
+    @property
+    def _middle(self) -> FloatArray:
+        """Of the input limits; where there is none, as near to zero as the other allows."""
+        middle = self.input_limits.clip(np.zeros(self.input_limits.n_dims))
+        bounded = np.isfinite(self.input_limits.lower) & np.isfinite(self.input_limits.upper)
+        middle[bounded] = (self.input_limits.lower[bounded] + self.input_limits.upper[bounded]) / 2.0
+        return middle
 
     @cached_property
     def _compiled(self) -> tuple[Any, Any]:

@@ -185,8 +185,7 @@ class RobustOCP:
         import casadi
 
         horizon, n_inputs, n_states = self.nominal.horizon, len(self._ranges), self.predictor.runs.n_states
-        limits = self.state_limits.as_polytope() if isinstance(self.state_limits, Box) else self.state_limits
-        n_rows = horizon * len(limits.offsets)
+        n_rows = horizon * len(self.state_limits.as_polytope().offsets)
         x0, u = casadi.MX.sym("x0", n_states), casadi.MX.sym("u", horizon * n_inputs)
         wanted, slack = casadi.MX.sym("wanted", horizon * n_inputs), casadi.MX.sym("slack", n_rows)
         slopes = casadi.MX.sym("slopes", n_rows, horizon * n_inputs)
