@@ -13,13 +13,17 @@ The map of the package, each module using only those before it:
     least_norm     the function of least norm through the data, where every path starts
     norms          norm bounds, their provenance, the consistency frontier
     regression     nominal models and cross-validation
-    envelope       the bounds: optimal, conic, alternating, closed form, energy, Gaussian process
+    envelope       the bounds: optimal, conic, alternating, closed form, energy, Lipschitz, Gaussian process
     selection      kernels and norm bounds chosen from runs, for every step and state
+    optimise       the cheapest point that keeps unknown constraints for certain
     predictor      one envelope a step and a state: boxes for the future states of a plant, in and out of files
     verify         independent checker of certificate files, which uses nothing of the rest
     certifier      whether a plan keeps those boxes within limits
-    control        optimal control problems on kernel models, certainty equivalent and robust; certified closed loops
+    experiments    which runs of the plant would decide a plan that is undecided
+    control        optimal control problems on kernel models, certainty equivalent and robust; tightened limits for
+                   nominal ones; certified closed loops
     figures        phase portraits, intervals over time, the certified region
+    report         what certificates say, what that rests on and how to check it, as one HTML file
     models         plants to simulate
     scenarios      studies that one command runs
 
@@ -42,8 +46,11 @@ if TYPE_CHECKING:
     from .control.certainty_equivalent import CertaintyEquivalentOCP as CertaintyEquivalentOCP
     from .control.certainty_equivalent import Plan as Plan
     from .control.certainty_equivalent import QuadraticCost as QuadraticCost
+    from .control.certainty_equivalent import Tightening as Tightening
     from .control.closed_loop import CertifiedMPC as CertifiedMPC
     from .control.closed_loop import Decision as Decision
+    from .control.design import half_widths as half_widths
+    from .control.design import tightening_for as tightening_for
     from .control.robust import RobustOCP as RobustOCP
     from .control.robust import RobustPlan as RobustPlan
     from .envelope.alternating import AlternatingEnvelope as AlternatingEnvelope
@@ -51,14 +58,19 @@ if TYPE_CHECKING:
     from .envelope.base import Envelope as Envelope
     from .envelope.closed_form import ClosedFormEnvelope as ClosedFormEnvelope
     from .envelope.conic import ConicEnvelope as ConicEnvelope
+    from .envelope.constraint import Constraint as Constraint
     from .envelope.energy import EnergyEnvelope as EnergyEnvelope
     from .envelope.gaussian_process import GaussianProcessEnvelope as GaussianProcessEnvelope
+    from .envelope.lipschitz import LipschitzEnvelope as LipschitzEnvelope
     from .envelope.optimal import OptimalEnvelope as OptimalEnvelope
     from .errors import ContradictoryDataError as ContradictoryDataError
     from .errors import FalsifiedNormBoundError as FalsifiedNormBoundError
     from .errors import InputError as InputError
     from .errors import RkhsControlError as RkhsControlError
     from .errors import SolverError as SolverError
+    from .experiments import Experiment as Experiment
+    from .experiments import experiments_around as experiments_around
+    from .experiments import rank_experiments as rank_experiments
     from .functionals import Derivative as Derivative
     from .functionals import Points as Points
     from .kernels import Kernel as Kernel
@@ -79,6 +91,8 @@ if TYPE_CHECKING:
     from .norms import least_norm_estimate as least_norm_estimate
     from .norms import norm_growth as norm_growth
     from .observations import Observations as Observations
+    from .optimise import SafeOptimum as SafeOptimum
+    from .optimise import minimise as minimise
     from .predictor import MultiStepPredictor as MultiStepPredictor
     from .predictor import Tube as Tube
     from .predictor_files import load_predictor as load_predictor
@@ -88,6 +102,9 @@ if TYPE_CHECKING:
     from .regression import cross_validate_per_dimension as cross_validate_per_dimension
     from .regression import kernel_ridge as kernel_ridge
     from .regression import minimum_norm as minimum_norm
+    from .report import Report as Report
+    from .report import ReportedPlan as ReportedPlan
+    from .report import write_report as write_report
     from .selection import Selection as Selection
     from .selection import select_assumptions as select_assumptions
     from .sets import Box as Box
@@ -104,15 +121,18 @@ __version__ = "0.1.0"
 
 _HOME = {
     "certifier": ["Certificate", "Question", "Verdict", "certify", "certify_plans"],
-    "control.certainty_equivalent": ["CertaintyEquivalentOCP", "Plan", "QuadraticCost"],
+    "control.certainty_equivalent": ["CertaintyEquivalentOCP", "Plan", "QuadraticCost", "Tightening"],
     "control.closed_loop": ["CertifiedMPC", "Decision"],
+    "control.design": ["half_widths", "tightening_for"],
     "control.robust": ["RobustOCP", "RobustPlan"],
     "envelope.alternating": ["AlternatingEnvelope"],
     "envelope.base": ["Band", "Envelope"],
     "envelope.closed_form": ["ClosedFormEnvelope"],
     "envelope.conic": ["ConicEnvelope"],
+    "envelope.constraint": ["Constraint"],
     "envelope.energy": ["EnergyEnvelope"],
     "envelope.gaussian_process": ["GaussianProcessEnvelope"],
+    "envelope.lipschitz": ["LipschitzEnvelope"],
     "envelope.optimal": ["OptimalEnvelope"],
     "errors": [
         "ContradictoryDataError",
@@ -121,6 +141,7 @@ _HOME = {
         "RkhsControlError",
         "SolverError",
     ],
+    "experiments": ["Experiment", "experiments_around", "rank_experiments"],
     "functionals": ["Derivative", "Points"],
     "kernels": [
         "Kernel",
@@ -144,9 +165,11 @@ _HOME = {
         "norm_growth",
     ],
     "observations": ["Observations"],
+    "optimise": ["SafeOptimum", "minimise"],
     "predictor": ["MultiStepPredictor", "Tube"],
     "predictor_files": ["load_predictor", "save_predictor"],
     "regression": ["KernelModel", "cross_validate", "cross_validate_per_dimension", "kernel_ridge", "minimum_norm"],
+    "report": ["Report", "ReportedPlan", "write_report"],
     "selection": ["Selection", "select_assumptions"],
     "sets": ["Box", "Polytope"],
     "trajectories": ["Trajectories"],

@@ -28,7 +28,6 @@ app = typer.Typer(
 bench_app = typer.Typer(help="Measure speed against named alternatives, all in one run.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 
-TABLES = "tables"
 INTERRUPTED = 130
 EXIT_CODES = {"CERTIFIED": 0, "UNDECIDED": 2, "REFUTED": 3}
 
@@ -55,12 +54,15 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 @app.command("list")
 def list_scenarios() -> None:
     """List the scenarios and studies that `rkhs-control run` knows by name."""
+    from .scenarios.paper import STUDIES
     from .scenarios.schema import builtin_scenarios, load_scenario
 
     table = Table("name", "what it does", title="rkhs-control run NAME")
     for name in builtin_scenarios():
         table.add_row(name, load_scenario(name)[0].description)
-    table.add_row(TABLES, "Tables I and II of the paper: widths of the optimal bounds, ours beside the printed ones.")
+    table.add_section()
+    for name, description in STUDIES.items():
+        table.add_row(name, description)
     Console().print(table)
 
 
@@ -77,12 +79,15 @@ def run(
     The exit code is that of the worst verdict: 0 certified, 2 undecided, 3 refuted; 1 is an error, or a study that
     does not come out as it should.
     """
+    from .scenarios.paper import STUDIES, paper_study
     from .scenarios.schema import load_scenario
     from .scenarios.study import run_study
 
     folder = _result_folder(out, scenario)
-    if scenario == TABLES:
-        raise typer.Exit(_tables(jobs, folder))
+    if scenario in STUDIES:
+        if changes:
+            raise InputError(f"{scenario} is an experiment of the paper: it has no keys to set")
+        raise typer.Exit(_show_paper(paper_study(scenario), 1 if seed is None else seed, jobs, folder))
     loaded, base = load_scenario(scenario, _parsed(changes))
     raise typer.Exit(
         _show(lambda work: run_study(loaded, base, work), loaded.seed if seed is None else seed, jobs, folder)
@@ -190,6 +195,34 @@ def bench_certify(
     _keep(rows, json_file, screen)
 
 
+@bench_app.command("leaderboard")
+def bench_leaderboard(
+    queries: Annotated[int, typer.Option("--queries", min=2, help="How many to bound in every contest.")] = 100,
+    out: Out = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Compare all envelopes on the same data: width, share of queries that hold the truth, time a bound.
+
+    Takes less than a minute.
+    """
+    from dataclasses import asdict
+
+    from . import console, leaderboard
+    from .figures import save_figure
+    from .scenarios.material import Work
+
+    _require_folder(json_file)
+    folder = _result_folder(out, "leaderboard")
+    screen = Console()
+    with console.progress_bars(screen) as announce:
+        entries = leaderboard.run(Work(1, 1, announce), queries)
+    screen.print(console.leaderboard_table([asdict(entry) for entry in entries]))
+    folder.mkdir(parents=True, exist_ok=True)
+    save_figure(leaderboard.leaderboard_figure(entries), folder, "leaderboard")
+    screen.print(f"the figure is in {folder}")
+    _keep([asdict(entry) for entry in entries], json_file, screen)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: what the user can mend is one line, not a traceback, and exits with 1."""
     # Processes share the work; threads inside the linear algebra would only wait for each other.
@@ -228,38 +261,37 @@ def _show(study: Any, seed: int, jobs: int, folder: Path) -> int:
         screen.print(console.study_table(result))
     if result.loops is not None:
         screen.print(console.loops_table(result.loops))
+    if result.design is not None:
+        for table in console.design_tables(result.design, result.material.runs):
+            screen.print(table)
+    if result.sampling is not None:
+        screen.print(console.sampling_table(result.sampling))
     for remark in console.study_remarks(result):
         screen.print(remark, highlight=False, soft_wrap=True)
     screen.print(
-        f"{sum(work.timings.values()):.0f} s; certificates, figures, summary, plans and predictor are in {folder}"
+        f"{sum(work.timings.values()):.0f} s; certificates, figures, summary, plans and predictor are in {folder}. "
+        f"Begin with {folder / 'report.html'}",
+        soft_wrap=True,
     )
     verdict = result.worst_verdict
     return 1 if result.is_contradicted else EXIT_CODES["CERTIFIED" if verdict is None else verdict.name]
 
 
-def _tables(jobs: int, folder: Path) -> int:
-    from dataclasses import asdict
-
+def _show_paper(study: Any, seed: int, jobs: int, folder: Path) -> int:
+    """Run an experiment of the paper, print its numbers beside ours, keep them; 1 if some should not differ."""
     from . import console
-    from .scenarios import tables
+    from .scenarios.material import Work
 
     screen = Console()
-    cells = []
     with console.progress_bars(screen) as announce:
-        progress = announce("cells")
-        for cell in tables.cells(jobs):
-            cells.append(cell)
-            progress(len(cells), tables.N_CELLS)
-    screen.print(console.cells_table(cells))
-    agreeing = sum(cell.agrees for cell in cells)
-    screen.print(
-        f"{agreeing} of {len(cells)} cells lie between 97 % of the printed width and 0.01 above it. "
-        "Ours are the smaller: the printed ones come from a kernel matrix with 1e-5 on its diagonal."
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tables.json").write_text(json.dumps([asdict(cell) for cell in cells], indent=2) + "\n")
-    screen.print(f"kept in {folder}")
-    return 0 if agreeing == len(cells) else 1
+        work = Work(seed, jobs, announce)
+        result = study(work)
+        result.write(folder)
+    screen.print(console.paper_table(result))
+    for remark in result.remarks:
+        screen.print(remark, highlight=False, soft_wrap=True)
+    screen.print(f"{sum(work.timings.values()):.0f} s; numbers and figures are in {folder}")
+    return 0 if result.agrees else 1
 
 
 def _require_folder(file: Path | None) -> None:

@@ -17,9 +17,14 @@ from .certifier import LARGEST_FACTOR
 
 if TYPE_CHECKING:
     from .scenarios.closed_loop import LoopRun
+    from .scenarios.design import DesignResult
+    from .scenarios.paper.result import PaperResult
+    from .scenarios.sampling import SamplingResult
+    from .scenarios.schema import LimitSweep
     from .scenarios.study import StudyResult
-    from .scenarios.tables import Cell
+    from .trajectories import Trajectories
 
+_COMPACT: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
 _REMARKS_UP_TO = 20  # plans that are spoken of one by one
 _COLOURS = {"CERTIFIED": "green", "UNDECIDED": "yellow", "REFUTED": "red"}
 
@@ -76,8 +81,7 @@ def study_table(result: StudyResult) -> Table:
         title=escape(result.scenario.title),
         caption=f"{volume}: of a box, on average; margin: the smallest to any limit; norm x, noise x: by which factor "
         "all those bounds may grow with the plan still certified",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        **_COMPACT,
     )
     table.columns[0].overflow = "fold"
     for column in table.columns[1:]:
@@ -115,8 +119,7 @@ def loops_table(loops: dict[str, list[LoopRun]]) -> Table:
         title="Closed loops on the true plant",
         caption="out: true states outside the limits; broken: those after steps that were certified; cert., repair, "
         "rest, safe: steps with a certified plan, a repaired one, what was left of one, the safe input",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        **_COMPACT,
     )
     for column in table.columns[1:]:
         column.no_wrap = True
@@ -134,6 +137,115 @@ def loops_table(loops: dict[str, list[LoopRun]]) -> Table:
             f"{sum(run.cost for run in runs) / len(runs):.4g}",
             *shares,
             _seconds(sum(float(run.seconds.mean()) for run in runs) / len(runs)),
+        )
+    return table
+
+
+def design_tables(design: DesignResult, runs: Trajectories) -> Iterator[Table]:
+    """Widths and tightened limits by step, what the region depends on, and how far a limit can be moved."""
+    tightening = design.tightening
+    table = Table(
+        "step",
+        title="Half-widths of boxes, and tightened limits",
+        caption="tightened: how far inside its lower and upper limit a prediction must stay for "
+        f"{design.tightening_share:.0%} of the plans to be certified",
+        **_COMPACT,
+    )
+    for name in runs.state_names:
+        for header in ("mean", "most", "lower", "upper"):
+            table.add_column(f"{escape(name)}\n{header}", justify="right", no_wrap=True)
+    for n in range(design.half_widths.shape[1]):
+        cells = []
+        for i in range(runs.n_states):
+            mine = design.half_widths[:, n, i]
+            cells += [mine.mean(), mine.max(), tightening.below[n, i], tightening.above[n, i]]
+        table.add_row(str(n + 1), *(f"{value:.4f}" for value in cells))
+    yield table
+    if design.effects:
+        yield _effects_table(design, runs)
+    if design.sweep is not None:
+        yield _trials_table(design, design.sweep)
+
+
+def _effects_table(design: DesignResult, runs: Trajectories) -> Table:
+    plannings = next(effect.shares for effect in design.effects if effect.shares)
+    table = Table(
+        "change",
+        "",
+        *(f"half-width\n{escape(name)}" for name in runs.state_names),
+        *(f"{name}\ncertified" for name in plannings),
+        title="What the certifiable region depends on",
+        caption="half-width: after the last step, on average",
+        **_COMPACT,
+    )
+    previous = None
+    for effect in design.effects:
+        if previous not in (None, effect.what):
+            table.add_section()
+        previous = effect.what
+        if effect.refutation:
+            table.add_row(effect.what, f"{effect.value:g}", "refuted by the data")
+        else:
+            widths, shares = (f"{w:.4f}" for w in effect.half_widths), (f"{s:.1%}" for s in effect.shares.values())
+            table.add_row(effect.what, f"{effect.value:g}", *widths, *shares)
+    return table
+
+
+def _trials_table(design: DesignResult, sweep: LimitSweep) -> Table:
+    sign = ">=" if sweep.end == "lower" else "<="
+    start = ", ".join(f"{x:g}" for x in sweep.initial_state)
+    table = Table(
+        f"{escape(sweep.state)} {sign}",
+        "certainty\nequivalent",
+        "\nmargin",
+        "\nrobust",
+        "\nmargin",
+        "\nprice",
+        "bounds\ncomputed",
+        "\ntime",
+        title=f"From ({start}), as a limit moves",
+        caption="price: how much dearer the robust plan is",
+        **_COMPACT,
+    )
+    for trial in design.trials:
+        table.add_row(
+            f"{trial.limit:g}",
+            _verdict(trial.believing.name),
+            _signed(trial.believing_margin),
+            _verdict(trial.robust.name),
+            _signed(trial.robust_margin),
+            f"{trial.price:.0%}" if trial.robust.name == "CERTIFIED" else "",
+            f"{trial.bounds_computed} x",
+            _seconds(trial.seconds),
+        )
+    return table
+
+
+def sampling_table(sampling: SamplingResult) -> Table:
+    """Experiments for an undecided plan, a row a round."""
+    table = Table(
+        "runs",
+        "cert.",
+        "verdict",
+        "worst bound",
+        "margin",
+        *(name.replace(" ", "\n") for name in sampling.baselines),
+        title="Experiments that decide a plan",
+        caption="runs: experiments so far; cert.: how many of the round's are certified to keep the limits; margin: of "
+        "the plan; then what it would be after as many random experiments",
+        **_COMPACT,
+    )
+    table.columns[3].no_wrap = True
+    for number, (each, count) in enumerate(zip(sampling.rounds, sampling.counts, strict=True)):
+        certificate = each.certificate
+        step, constraint = divmod(int(certificate.margins.argmin()), certificate.margins.shape[1])
+        table.add_row(
+            str(count),
+            f"{sum(e.is_certified for e in each.experiments)}/{len(each.experiments)}" if number else "",
+            _verdict(certificate.verdict.name),
+            escape(f"step {step + 1}, {certificate.constraint_names[constraint]}"),
+            _signed(certificate.margin),
+            *(_signed(found[number].margin) for found in sampling.baselines.values()),
         )
     return table
 
@@ -158,6 +270,18 @@ def study_remarks(result: StudyResult) -> Iterator[str]:
             for method, grid in result.region.verdicts.items()
         ]
         yield f"certified share of the initial states within the limits: {', '.join(shares)}"
+    if result.sampling is not None:
+        yield f"experiments ended after {result.sampling.counts[-1]}: {result.sampling.ending}"
+    if result.design is not None:
+        design = result.design
+        by_planning = [f"{name} {design.region.certified(name).mean():.1%}" for name in design.region.verdicts]
+        yield f"certified share of the initial states within the limits, by planning: {', '.join(by_planning)}"
+        if "tightened limits" not in design.region.verdicts:
+            yield "tightened limits leave no room: no nominal plan can keep them"
+        contains = "contains" if design.is_nested else "does not contain"
+        yield f"the region with robust planning {contains} that without"
+        if design.n_wrong is not None:
+            yield f"{design.n_wrong} certified plans violate a limit on the simulated plant"
     if result.is_contradicted:
         yield "[red]a true state lies outside its box or a verdict is wrong: an assumption does not hold[/red]"
 
@@ -182,19 +306,16 @@ def _plan_remarks(result: StudyResult) -> Iterator[str]:
         yield f"unknown initial states make up to {share:.0%} of the widths of the boxes"
 
 
-def cells_table(cells: list[Cell]) -> Table:
-    """Tables I and II, ours beside the printed ones."""
-    table = Table("noise", "design", "norm bound", "noise bound", "printed", "ours", "gap", "", title="Rows `opt`")
-    for cell in cells:
+def paper_table(result: PaperResult) -> Table:
+    """Numbers of the paper beside ours, with a line on every difference."""
+    table = Table("", "printed", "ours", "", "", title=escape(result.title), box=box.SIMPLE_HEAD)
+    for row in result.rows:
         table.add_row(
-            f"{cell.noise:g}",
-            cell.design,
-            f"{cell.norm_bound:g}",
-            f"{cell.noise_bound:g}",
-            f"{cell.printed:.2f}",
-            f"{cell.width:.2f}",
-            f"{cell.largest_relative_gap:.0e}",
-            "[green]ok[/green]" if cell.agrees else "[red]differs[/red]",
+            escape(row.what),
+            "" if row.printed is None else f"{row.printed:.2f}",
+            f"{row.ours:.2f}",
+            "[green]ok[/green]" if row.agrees else "[red]differs[/red]",
+            escape(row.remark),
         )
     return table
 
@@ -244,6 +365,39 @@ def plans_table(rows: list[dict[str, Any]]) -> Table:
             _seconds(row["bound_s"]),
             "" if row["plans_per_second"] is None else f"{row['plans_per_second']:.0f}",
             f"{row['conic_ratio']:,.0f} x",
+        )
+    return table
+
+
+def leaderboard_table(entries: list[dict[str, Any]]) -> Table:
+    """A row a contest and method, the narrowest first."""
+    table = Table(
+        "contest",
+        "method",
+        "width",
+        "x optimal",
+        "truth in",
+        "a bound",
+        "holds",
+        caption="width: of the bounds, on average; truth in: share of the queries; holds: beyond what all methods "
+        "assume, a noise and a norm bound",
+        **_COMPACT,
+    )
+    for column in table.columns[2:6]:
+        column.justify, column.no_wrap = "right", True
+    previous = None
+    for entry in entries:
+        if previous not in (None, entry["problem"]):
+            table.add_section()
+        is_first, previous = previous != entry["problem"], entry["problem"]
+        table.add_row(
+            entry["problem"] if is_first else "",
+            entry["method"],
+            f"{entry['mean_width']:.4g}",
+            f"{entry['times_optimal']:.3g}",
+            f"{entry['contained']:.1%}",
+            _seconds(entry["bound_s"]),
+            entry["holds"],
         )
     return table
 

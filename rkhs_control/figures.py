@@ -95,7 +95,7 @@ def phase_figure(
     """A phase portrait a method, on the same scales."""
     from matplotlib.lines import Line2D
 
-    figure, panels = _panels(1, len(by_method), width=5.0, height=4.2, sharex=True, sharey=True)
+    figure, panels = panels_of(1, len(by_method), width=5.0, height=4.2, sharex=True, sharey=True)
     for axes, (method, certificates) in zip(panels[0], by_method.items(), strict=True):
         plot_phase(certificates, truths=truths, states=states, ax=axes)
         areas = np.mean([c.tube.volumes.mean() for c in certificates])
@@ -112,7 +112,7 @@ def phase_figure(
 def time_figure(by_method: Mapping[str, Certificate], truth: FloatArray | None = None) -> Any:
     """One plan over time: a row a state, a column a method."""
     n_states = next(iter(by_method.values())).tube.lower.shape[1]
-    figure, panels = _panels(n_states, len(by_method), width=5.0, height=2.2, sharex=True, sharey="row")
+    figure, panels = panels_of(n_states, len(by_method), width=5.0, height=2.2, sharex=True, sharey="row")
     for column, (method, certificate) in enumerate(by_method.items()):
         for state in range(n_states):
             axes = plot_time(certificate, state, truth=truth, ax=panels[state][column])
@@ -125,7 +125,7 @@ def time_figure(by_method: Mapping[str, Certificate], truth: FloatArray | None =
 
 def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str, Any], labels: Sequence[str]) -> Any:
     """The certified region a method; `by_method` holds what `plot_region` takes."""
-    figure, panels = _panels(1, len(by_method), width=5.0, height=4.6, sharex=True, sharey=True)
+    figure, panels = panels_of(1, len(by_method), width=5.0, height=4.6, sharex=True, sharey=True)
     for axes, (method, verdicts) in zip(panels[0], by_method.items(), strict=True):
         plot_region(first, second, verdicts, ax=axes)
         share = np.mean([verdict is Verdict.CERTIFIED for row in verdicts for verdict in row])
@@ -139,7 +139,7 @@ def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str,
 
 def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box, runs: Trajectories) -> Any:
     """Closed loops, `(n_steps + 1, n_states)` each: a row a state, a column a controller; violations are marked."""
-    figure, panels = _panels(runs.n_states, len(by_controller), width=4.0, height=2.2, sharex=True, sharey="row")
+    figure, panels = panels_of(runs.n_states, len(by_controller), width=4.0, height=2.2, sharex=True, sharey="row")
     for column, (name, loops) in enumerate(by_controller.items()):
         outside = sum(int((~limits.contains(states[1:])).sum()) for states in loops)
         panels[0][column].set_title(f"{name}: {outside} violations")
@@ -160,6 +160,76 @@ def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box,
     return figure
 
 
+def widths_figure(half_widths: FloatArray, runs: Trajectories) -> Any:
+    """Half-widths of boxes by step, `(n_plans, n_steps, n_states)`: the median, and all between the least and most."""
+    figure, (panels,) = panels_of(1, half_widths.shape[2], width=4.2, height=2.8)
+    steps = np.arange(1, half_widths.shape[1] + 1)
+    for state, axes in enumerate(panels):
+        mine = half_widths[:, :, state]
+        for inner, alpha in ((0.0, 0.15), (0.1, 0.3)):
+            ends = np.quantile(mine, [inner, 1.0 - inner], axis=0)
+            label = f"{1.0 - 2.0 * inner:.0%} of the plans"
+            axes.fill_between(steps, *ends, color=COLOURS[Verdict.CERTIFIED], alpha=alpha, linewidth=0.0, label=label)
+        axes.plot(steps, np.median(mine, axis=0), color=COLOURS[Verdict.CERTIFIED], label="median")
+        axes.set_ylim(bottom=0.0)
+        axes.set_xlabel("step")
+        axes.set_ylabel(f"half-width, {state_label(runs, state)}")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def effects_figure(effects: Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]) -> Any:
+    """Certified shares by what changes: for each, its values and the share by kind of planning."""
+    figure, (panels,) = panels_of(1, len(effects), width=3.0, height=2.8, sharey=True)
+    styles = [("#E69F00", "s"), ("#0072B2", "o")]
+    for axes, (what, points) in zip(panels, effects.items(), strict=True):
+        for name, (colour, marker) in zip(points[0][1], styles, strict=False):
+            axes.plot(
+                [value for value, _ in points], [s[name] for _, s in points], color=colour, marker=marker, label=name
+            )
+        axes.set_xticks([value for value, _ in points])
+        axes.set_xlabel(what)
+    panels[0].set_ylabel("certified share of the region")
+    panels[0].set_ylim(-0.03, 1.03)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Certificate]], truth: FloatArray) -> Any:
+    """How experiments decide a plan: its margin by their number, and its boxes before and after.
+
+    `by_choice` are the certificates after `counts` experiments, by how these were chosen, the first way first; `truth`
+    is what the plan really does, `(n_steps + 1, n_states)`.
+    """
+    ranked = next(iter(by_choice.values()))
+    question = ranked[0].question
+    figure, (panels,) = panels_of(1, 2, width=5.4, height=3.6)
+    true_margin = float((question.polytope.offsets - truth[1:] @ question.polytope.normals.T).min())
+    panels[0].axhline(0.0, **_LIMIT)
+    panels[0].axhline(true_margin, color="black", linewidth=1.0, label="true margin")
+    styles = [("#0072B2", "-"), ("#CC79A7", ":"), ("#009E73", "-.")]
+    for (name, found), (colour, line) in zip(by_choice.items(), styles, strict=False):
+        panels[0].plot(counts, [c.margin for c in found], color=colour, linestyle=line, label=name)
+    for verdict in Verdict:
+        points = [(n, c.margin) for n, c in zip(counts, ranked, strict=True) if c.verdict is verdict]
+        if points:
+            panels[0].plot(*zip(*points, strict=True), "o", color=COLOURS[verdict], label=verdict.name.lower())
+    panels[0].set_xlabel("experiments")
+    panels[0].set_ylabel("margin to the nearest limit")
+    panels[0].xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(loc="outside lower center", ncols=6)
+    worst = question.polytope.normals[int(np.argmin(ranked[0].margins.min(axis=0)))]
+    state = int(np.argmax(np.abs(worst)))
+    for certificate in (ranked[0], ranked[-1]):
+        plot_time(certificate, state, truth=truth, ax=panels[1])
+    shown = np.concatenate([ranked[0].tube.lower[:, state], ranked[0].tube.upper[:, state], truth[:, state]])
+    panels[1].set_ylim(shown.min() - 0.1 * np.ptp(shown), shown.max() + 0.1 * np.ptp(shown))  # far limits are left out
+    panels[1].set_xlabel("step")
+    panels[1].set_title(f"the plan before and after {counts[-1]} experiments")
+    return figure
+
+
 def save_figure(figure: Any, folder: str | Path, name: str) -> None:
     """As `name.png` and `name.svg`."""
     for ending in ("png", "svg"):
@@ -174,7 +244,7 @@ def _axes(ax: Any) -> Any:
     return plt.subplots(layout="constrained")[1]
 
 
-def _panels(rows: int, columns: int, *, width: float, height: float, **sharing: Any) -> tuple[Any, Any]:
+def panels_of(rows: int, columns: int, *, width: float, height: float, **sharing: Any) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * columns, height * rows + 0.6), layout="constrained")

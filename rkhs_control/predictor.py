@@ -143,6 +143,12 @@ class MultiStepPredictor:
         object.__setattr__(other, "envelopes", tuple(rows))
         return other
 
+    def with_runs(self, runs: Trajectories) -> MultiStepPredictor:
+        """The same assumptions with other runs: more or fewer of them, and no more steps."""
+        rows = self.envelopes[: runs.horizon]
+        kernels, bounds = ([[getattr(e, name) for e in row] for row in rows] for name in ("kernel", "norm_bound"))
+        return replace(self, runs=runs, kernels=kernels, norm_bounds=bounds)
+
     def with_method(self, method: type[Envelope], **options: Any) -> MultiStepPredictor:
         """The same data and assumptions under another class of envelope: what one method gains over another."""
         return replace(self, method=method, options=options)

@@ -108,6 +108,13 @@ class Trajectories:
         content = [array.astype("<f8").tobytes() for array in (self.states, self.inputs)]
         return hashlib.sha256(b"".join(content)).hexdigest()
 
+    def shortened(self, horizon: int) -> Trajectories:
+        """The first steps of every run."""
+        if not 1 <= horizon <= self.horizon:
+            raise InputError(f"horizon must be 1 to {self.horizon}; got {horizon}")
+        states, inputs, noise = self.states[:, : horizon + 1], self.inputs[:, :horizon], self.noise_bound[:horizon]
+        return replace(self, states=states, inputs=inputs, noise_bound=noise)
+
     def joined(self, other: Trajectories) -> Trajectories:
         """These runs and other ones of the same plant, with the same noise bounds."""
         same = ("state_names", "input_names", "sampling_time")

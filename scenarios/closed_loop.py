@@ -19,7 +19,7 @@ from .schema import ClosedLoopStudy, Scenario
 
 CERTAINTY_EQUIVALENT, ROBUST, CERTIFIED = "certainty equivalent", "robust", "certified"
 _RUNS_A_TASK = 5
-_ITERATIONS = 12  # of the robust problem: what takes more would come too late
+_ITERATIONS = 16  # of the robust problem: what takes more would come too late
 
 
 @dataclass(frozen=True, eq=False)

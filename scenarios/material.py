@@ -148,17 +148,20 @@ def plan_from(control: CertaintyEquivalentOCP, x0: FloatArray, stage: str, work:
 def _simulated(scenario: Scenario, settings: PlantData, plant: Plant, limits: Limits, work: Work) -> Material:
     """Explore with random inputs, choose assumptions and models from that, then record the controller's plans."""
     assert scenario.control is not None
-    for what, box in (("states", limits.state_limits), ("inputs", limits.input_limits)):
+    domain = limits_box(
+        {**scenario.limits.states, **settings.initial_states}, plant.state_names, "plant.initial_states"
+    )
+    for what, box in (("states", domain), ("inputs", limits.input_limits)):
         if not np.isfinite([box.lower, box.upper]).all():
             raise InputError(f"limits.{what}: a simulated plant needs limits of all of them, to draw from")
     n_runs = settings.exploration_runs
-    starts = _uniform(limits.state_limits, (n_runs,), work.rng)
+    starts = _uniform(domain, (n_runs,), work.rng)
     inputs = _uniform(limits.input_limits, (n_runs, settings.horizon), work.rng)
     exploration = _record(plant, settings, starts, inputs, work.rng)
     selection = _select(exploration, scenario.predictor, work)
     control = _control(exploration, selection, scenario.control, limits)
-    starts = _spread(settings, limits.state_limits)
-    plans = plan_from(control, starts, "planning the runs to record", work)
+    starts = _spread(settings, domain)
+    plans = plan_from(replace(control, state_limits=domain), starts, "planning the runs to record", work)
     runs = _record(plant, settings, starts, np.array([plan.inputs for plan in plans]), work.rng)
     if settings.keep_exploration:
         runs = runs.joined(exploration)

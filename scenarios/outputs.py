@@ -1,4 +1,4 @@
-"""What a study leaves behind: a summary, certificates, the plans, the runs, the predictor, and figures."""
+"""What a study leaves behind: a report, a summary, certificates, the plans, the runs, the predictor, and figures."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from .. import __version__, figures
 from ..predictor_files import save_predictor
 from ..trajectory_files import Plans, save_plans, save_trajectories
 from .closed_loop import LoopRun
+from .design import DesignResult
 from .material import OPTIMAL
-from .study import JudgedPlan, StudyResult, phase_pairs
+from .region import Region, phase_pairs
+from .sampling import SamplingResult
+from .study import JudgedPlan, StudyResult
+from .study_report import study_report
 
 _FIGURES_UP_TO = 12  # plans that get a picture of their own
 
@@ -40,13 +44,13 @@ def summary(result: StudyResult) -> dict[str, Any]:
     if result.check is not None:
         content["check"] = {**vars(result.check), "verdicts": {v.name: n for v, n in result.check.verdicts.items()}}
     if result.region is not None:
-        content["region"] = {
-            "first": result.region.first.tolist(),
-            "second": result.region.second.tolist(),
-            "verdicts": {m: [[v.name for v in row] for row in grid] for m, grid in result.region.verdicts.items()},
-        }
+        content["region"] = _region_summary(result.region)
     if result.loops is not None:
         content["closed_loops"] = {name: [_loop_summary(run) for run in runs] for name, runs in result.loops.items()}
+    if result.design is not None:
+        content["design"] = _design_summary(result.design)
+    if result.sampling is not None:
+        content["sampling"] = _sampling_summary(result.sampling)
     return content
 
 
@@ -67,6 +71,11 @@ def write_results(result: StudyResult, folder: Path) -> None:
             "time_*.svg",
             "region.*",
             "certificates/plan_*.json",
+            "certificates/sampling.json",
+            "experiments.csv",
+            "runs_with_experiments.npz",
+            "sampling.*",
+            "design_*",
         ):
             for old in folder.glob(pattern):
                 old.unlink()
@@ -80,7 +89,27 @@ def _write(result: StudyResult, folder: Path) -> None:
     save_predictor(result.material.predictors[OPTIMAL], folder / "predictor.npz")
     if result.plans:
         _write_plans(result, folder)
+    if result.sampling is not None:
+        _write_sampling(result, result.sampling, folder)
     _draw(result, folder)
+    study_report(result).write(folder / "report.html")
+
+
+def _write_sampling(result: StudyResult, sampling: SamplingResult, folder: Path) -> None:
+    """The last certificate, the runs it rests on, and the experiments in the order they were run."""
+    (folder / "certificates").mkdir(exist_ok=True)
+    sampling.last.save(folder / "certificates" / "sampling.json", seed=result.work.seed)
+    save_trajectories(sampling.last.predictor.runs, folder / "runs_with_experiments.npz")
+    experiments = [experiment for each in sampling.rounds for experiment in each.experiments]
+    if experiments:
+        plans = Plans(
+            tuple(f"experiment {number}" for number in range(1, len(experiments) + 1)),
+            tuple(experiment.x0 for experiment in experiments),
+            tuple(experiment.inputs for experiment in experiments),
+            result.material.runs.state_names,
+            result.material.runs.input_names,
+        )
+        save_plans(plans, folder / "experiments.csv")
 
 
 def _write_plans(result: StudyResult, folder: Path) -> None:
@@ -136,6 +165,59 @@ def _loop_summary(run: LoopRun) -> dict[str, Any]:
     }
 
 
+def _design_summary(design: DesignResult) -> dict[str, Any]:
+    return {
+        "half_widths": {
+            "mean": design.half_widths.mean(axis=0).tolist(),
+            "largest": design.half_widths.max(axis=0).tolist(),
+        },
+        "tightening": {"below": design.tightening.below.tolist(), "above": design.tightening.above.tolist()},
+        "region": _region_summary(design.region),
+        "robust_region_contains_the_other": design.is_nested,
+        "certified_plans_that_violate_a_limit": design.n_wrong,
+        "effects": [vars(effect) for effect in design.effects],
+        "limit": [
+            {**vars(trial), "believing": trial.believing.name, "robust": trial.robust.name} for trial in design.trials
+        ],
+    }
+
+
+def _region_summary(region: Region) -> dict[str, Any]:
+    return {
+        "first": region.first.tolist(),
+        "second": region.second.tolist(),
+        "verdicts": {name: [[v.name for v in row] for row in grid] for name, grid in region.verdicts.items()},
+    }
+
+
+def _sampling_summary(sampling: SamplingResult) -> dict[str, Any]:
+    baselines = sampling.baselines.items()
+    return {
+        "x0": sampling.first.question.x0.tolist(),
+        "inputs": sampling.first.question.inputs.tolist(),
+        "truth": sampling.truth.tolist(),
+        "ending": sampling.ending,
+        "rounds": [
+            {
+                "experiments": [
+                    {
+                        "x0": experiment.x0.tolist(),
+                        "inputs": experiment.inputs.tolist(),
+                        "expected_gain": experiment.gain,
+                        "is_certified": experiment.is_certified,
+                    }
+                    for experiment in each.experiments
+                ],
+                "verdict": each.certificate.verdict.name,
+                "explanation": each.certificate.explain(),
+                "margin": _finite(each.certificate.margin),
+                "margin_by_other_choices": {name: _finite(found[number].margin) for name, found in baselines},
+            }
+            for number, each in enumerate(sampling.rounds)
+        ],
+    }
+
+
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
@@ -146,6 +228,11 @@ def _draw(result: StudyResult, folder: Path) -> None:
         limits = result.material.limits.state_limits
         trajectories = {name: [run.states for run in runs] for name, runs in result.loops.items()}
         figures.save_figure(figures.loops_figure(trajectories, limits, result.material.runs), folder, "closed_loops")
+    if result.sampling is not None:
+        figures.save_figure(result.sampling.figure(), folder, "sampling")
+    if result.design is not None:
+        for name, figure in result.design.figures(result.material.runs).items():
+            figures.save_figure(figure, folder, name)
     if not result.plans:
         return
     shown = result.plans[:_FIGURES_UP_TO]
@@ -158,7 +245,4 @@ def _draw(result: StudyResult, folder: Path) -> None:
     for number, plan in enumerate(shown, start=1):
         figures.save_figure(figures.time_figure(plan.certificates, plan.truth), folder, f"time_{number}")
     if result.region is not None:
-        region = result.region
-        labels = [figures.state_label(result.material.runs, state) for state in region.states]
-        figure = figures.region_figure(region.first, region.second, region.verdicts, labels)
-        figures.save_figure(figure, folder, "region")
+        figures.save_figure(result.region.figure(result.material.runs), folder, "region")

@@ -81,8 +81,10 @@ class PlantData(Section):
     """With random initial states and inputs: kernels, norm bounds and the controller's models come from these."""
     runs: Count | list[Count] = 800
     """Of the controller's plans, from a number of initial states spread evenly, or a grid of so many a state."""
+    initial_states: dict[str, Interval] = {}
+    """Where runs start; a state that is not named, within its limits."""
     inset: Annotated[float, Field(ge=0, lt=0.5)] = 0.08
-    """How far inside the limits those initial states stay, as a share of the range."""
+    """How far inside that range the initial states of the controller's plans stay, as a share of it."""
     keep_exploration: bool = False
     """Let the runs with random inputs make boxes, too: only what was tried can be planned robustly."""
     noise: ByState
@@ -188,6 +190,48 @@ class ClosedLoopStudy(Section):
     """Lower and upper ends to draw initial states from; the limits by default."""
 
 
+class LimitSweep(Section):
+    """Move one limit, and see up to where plans from an initial state can be certified."""
+
+    initial_state: list[Finite]
+    state: str
+    end: Literal["lower", "upper"]
+    values: Annotated[list[Finite], Field(min_length=1)]
+
+
+class DesignStudy(Section):
+    """Offline design: widths of boxes, tightened limits, the certifiable region, and what it depends on."""
+
+    region: tuple[Count, Count] = (13, 13)
+    """A grid of initial states within the limits."""
+    region_states: tuple[str, str] | None = None
+    """The two states of that grid, the first two by default; others are at the reference of the controller."""
+    tightening_share: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Tightened limits suffice for this share of the plans; the last tenth may need far more than the rest."""
+    effects_region: tuple[Count, Count] = (6, 6)
+    """The grid on which each of the following is tried."""
+    horizons: list[Count] = []
+    runs: list[Count] = []
+    """Numbers of recorded runs, drawn so that smaller sets are parts of larger ones."""
+    noise_factors: list[Positive] = []
+    norm_factors: list[Positive] = []
+    sweep: LimitSweep | None = None
+
+
+class SamplingStudy(Section):
+    """Run experiments on the simulated plant until the plan from an initial state is decided."""
+
+    initial_state: list[Finite]
+    experiments: Count = 2
+    """At most so many a round: those that are expected to do most."""
+    rounds: Count = 10
+    """At most."""
+    only_certified: bool = True
+    """Run only experiments during which the plant provably keeps its limits."""
+    candidates: Count = 400
+    """To choose from, each round."""
+
+
 class Scenario(Section):
     """A whole file."""
 
@@ -201,6 +245,8 @@ class Scenario(Section):
     control: ControlProblem | None = None
     study: Study = Study()
     closed_loop: ClosedLoopStudy | None = None
+    design: DesignStudy | None = None
+    sampling: SamplingStudy | None = None
     plan: Path | None = None
     """A CSV file with plans to certify, relative to the scenario."""
     initial_state_noise: ByState = 0.0
@@ -218,6 +264,10 @@ class Scenario(Section):
             raise ValueError("region in [study] needs [control], which plans, and initial_states")
         if (self.study.check or self.closed_loop is not None) and self.plant is None:
             raise ValueError("check in [study] and [closed_loop] need the truth, which only a simulated [plant] has")
+        if self.design is not None and self.control is None:
+            raise ValueError("[design] needs [control], which plans")
+        if self.sampling is not None and self.plant is None:
+            raise ValueError("[sampling] runs experiments, which only a simulated [plant] can be asked for")
         return self
 
 

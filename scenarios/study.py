@@ -15,7 +15,10 @@ from ..predictor import MultiStepPredictor
 from ..trajectory_files import Plans, load_plans
 from ..validation import FloatArray
 from .closed_loop import LoopRun, compare_controllers
+from .design import DesignResult, require_design, run_design
 from .material import OPTIMAL, Material, Source, Work, gather, plan_from
+from .region import Region, phase_pairs, region_pair, require_region
+from .sampling import SamplingResult, sample_until_decided
 from .schema import Scenario, by_name
 
 _PLANS_AT_ONCE = 250
@@ -58,16 +61,6 @@ class Check:
 
 
 @dataclass(frozen=True, eq=False)
-class Region:
-    """Verdicts over a grid of initial states, by method: `verdicts[method][i][j]`."""
-
-    states: tuple[int, int]
-    first: FloatArray
-    second: FloatArray
-    verdicts: dict[str, list[list[Verdict]]]
-
-
-@dataclass(frozen=True, eq=False)
 class StudyResult:
     """Everything that a run of a scenario found."""
 
@@ -79,11 +72,18 @@ class StudyResult:
     region: Region | None = None
     loops: dict[str, list[LoopRun]] | None = None
     """Closed loops, by controller."""
+    sampling: SamplingResult | None = None
+    """Experiments for a plan that was undecided."""
+    design: DesignResult | None = None
+    """Tables and maps for offline design."""
 
     @property
     def worst_verdict(self) -> Verdict | None:
-        """None where there were no plans to judge."""
-        return max((plan.verdict for plan in self.plans), key=list(Verdict).index, default=None)
+        """None where there were no plans to judge; of one that experiments were run for, the last verdict counts."""
+        verdicts = [plan.verdict for plan in self.plans]
+        if self.sampling is not None:
+            verdicts.append(self.sampling.last.verdict)
+        return max(verdicts, key=list(Verdict).index, default=None)
 
     @property
     def is_contradicted(self) -> bool:
@@ -91,6 +91,10 @@ class StudyResult:
         if self.check is not None and (self.check.n_inside < self.check.n_states or self.check.n_wrong):
             return True
         if self.loops is not None and any(run.broken_promises for runs in self.loops.values() for run in runs):
+            return True
+        if self.sampling is not None and self.sampling.is_contradicted:
+            return True
+        if self.design is not None and self.design.n_wrong:
             return True
         steps = [
             (plan.steps_inside(method), len(certificate.tube.lower))
@@ -103,16 +107,16 @@ class StudyResult:
 def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
     """All that a scenario asks for."""
     study = scenario.study
-    if not study.initial_states and scenario.plan is None and scenario.closed_loop is None:
+    other_questions = (scenario.plan, scenario.closed_loop, scenario.design, scenario.sampling)
+    if not study.initial_states and all(question is None for question in other_questions):
         raise InputError("the scenario asks nothing: give initial_states in [study], with [control], or a plan")
     source = Source.of(scenario, folder)
     starts = _initial_states(scenario, source)
-    pairs = phase_pairs(scenario, source.state_names)
+    phase_pairs(scenario, source.state_names)  # refused now rather than after the work
     if study.region is not None:
-        pairs = [*pairs, region_pair(scenario, source.state_names)]
-        limits = source.limits.state_limits
-        if not np.isfinite([limits.lower[list(pairs[-1])], limits.upper[list(pairs[-1])]]).all():
-            raise InputError("study.region needs limits of both its states")
+        require_region(study.region_states, source.state_names, source.limits.state_limits, "study")
+    if scenario.design is not None:
+        require_design(scenario.design, source)
     given = None if scenario.plan is None else plans_in(folder / scenario.plan, source)
     material = gather(scenario, source, work)
     plans = []
@@ -123,7 +127,9 @@ def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
     check = _check(scenario, material, work) if study.check else None
     region = _region(scenario, material, work) if study.region else None
     loops = None if scenario.closed_loop is None else compare_controllers(scenario, material, work)
-    return StudyResult(scenario, material, work, plans, check, region, loops)
+    sampling = None if scenario.sampling is None else sample_until_decided(scenario, material, work)
+    design = None if scenario.design is None else run_design(scenario, material, work)
+    return StudyResult(scenario, material, work, plans, check, region, loops, sampling, design)
 
 
 def certify_file(scenario: Scenario, folder: Path, plan_file: Path, work: Work) -> StudyResult:
@@ -178,26 +184,6 @@ def _margins(certificates: list[Certificate], work: Work) -> dict[Certificate, d
 
 def _margins_of(certificate: Certificate) -> dict[str, float]:
     return {"norm_margin": certificate.norm_margin, "noise_margin": certificate.noise_margin}
-
-
-def phase_pairs(scenario: Scenario, names: tuple[str, ...]) -> list[tuple[int, int]]:
-    """The states to draw phase portraits of: the first two by default, none where there is one state."""
-    given = scenario.study.phase_states or ([(names[0], names[1])] if len(names) > 1 else [])
-    return [_state_pair(pair, names, "study.phase_states") for pair in given]
-
-
-def region_pair(scenario: Scenario, names: tuple[str, ...]) -> tuple[int, int]:
-    """The two states of the region."""
-    if len(names) < 2:
-        raise InputError("study.region needs two states")
-    return _state_pair(scenario.study.region_states or names[:2], names, "study.region_states")
-
-
-def _state_pair(names: Sequence[str], known: tuple[str, ...], what: str) -> tuple[int, int]:
-    for name in names:
-        if name not in known:
-            raise InputError(f"{what} names {name!r}, but there is only {', '.join(known)}")
-    return known.index(names[0]), known.index(names[1])
 
 
 def _certify(
@@ -272,19 +258,14 @@ def _check(scenario: Scenario, material: Material, work: Work) -> Check:
 
 
 def _region(scenario: Scenario, material: Material, work: Work) -> Region:
-    assert scenario.study.region is not None
+    study = scenario.study
+    assert study.region is not None
     assert material.control is not None
-    names, limits = material.runs.state_names, material.limits.state_limits
-    states = region_pair(scenario, names)
-    first, second = (
-        np.linspace(limits.lower[i], limits.upper[i], n) for i, n in zip(states, scenario.study.region, strict=True)
-    )
-    x0 = np.tile(scenario.study.initial_states[0], (len(first) * len(second), 1)).astype(np.float64)
-    x0[:, states] = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
+    states = region_pair(study.region_states, material.runs.state_names, "study")
+    grid = Region.over(material.limits.state_limits, states, study.region)
+    x0 = grid.initial_states(np.array(study.initial_states[0]))
     plans = [plan.inputs for plan in plan_from(material.control, x0, "planning over the region", work)]
-    verdicts = {}
     for method, predictor in material.predictors.items():
         found = _certify(list(x0), plans, predictor, scenario, material, f"the region, {method}", work)
-        flat = [certificate.verdict for certificate in found]
-        verdicts[method] = [flat[i * len(second) : (i + 1) * len(second)] for i in range(len(first))]
-    return Region(states, first, second, verdicts)
+        grid.add(method, [certificate.verdict for certificate in found])
+    return grid

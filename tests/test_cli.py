@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from rkhs_control import __version__, bench, cli, console
-from rkhs_control.models import henon
-from rkhs_control.scenarios import tables
+from rkhs_control.scenarios.paper import tables
 from rkhs_control.scenarios.schema import load_scenario
 
 
@@ -71,33 +70,20 @@ def test_results_that_cannot_be_written_are_refused_before_the_work(run, tmp_pat
 
 
 def test_tables_command_prints_and_keeps_every_cell(run, tmp_path, monkeypatch):
-    """On a coarser grid of queries than the paper's, and only one noise level, to be quick."""
-    full = tables.cells
-    monkeypatch.setattr(tables, "cells", lambda jobs: full(jobs, n_per_axis=6))
+    """On a coarser grid of queries than the paper's, and only one noise level and design, to be quick."""
+    monkeypatch.setattr(tables, "QUERIES_PER_AXIS", 6)
     monkeypatch.setattr(tables, "PRINTED", {1.0: {"grid": tables.PRINTED[1.0]["grid"]}})
-    _, text = run("run", "tables", "--jobs", "1", "--out", "kept")
-    cells = json.loads((tmp_path / "kept" / "tables.json").read_text())
-    assert len(cells) == 9
-    assert "of 9 cells" in text
-    assert "cells: 9 of " in text
-    assert all(cell["largest_relative_gap"] < 1e-6 for cell in cells)
-    widths = [cell["width"] for cell in cells]
-    assert widths == sorted(widths[:3]) + sorted(widths[3:6]) + sorted(widths[6:])
-
-
-@pytest.mark.parametrize("design", ["grid", "random"])
-def test_first_cell_of_each_design_is_the_published_one(design, monkeypatch):
-    """At the paper's own grid of queries."""
-    monkeypatch.setattr(tables, "PRINTED", {1.0: {design: tables.PRINTED[1.0][design]}})
-    cell = next(tables.cells(n_jobs=1))
-    assert cell.agrees, cell
-
-
-def test_table_data_are_within_their_noise():
-    for noise in (1.0, 5.0):
-        for Z, y in henon.table_data(noise).values():
-            assert len(Z) == 100
-            assert abs(y - henon.truth(Z)).max() <= noise + 1e-12
+    code, text = run("run", "tables", "--jobs", "1", "--out", "kept")
+    assert code == 1  # these are not the printed widths, and that is said
+    assert "differs" in text
+    assert "columns of the tables: 9 of 9" in text
+    kept = json.loads((tmp_path / "kept" / "summary.json").read_text())
+    assert len(kept["rows"]) == 27
+    assert all(column["largest_relative_gap"] < 1e-6 for column in kept["columns"])
+    for kind in tables.KINDS:
+        widths = [column["ours"][kind] for column in kept["columns"]]
+        assert widths == sorted(widths[:3]) + sorted(widths[3:6]) + sorted(widths[6:])
+    assert (tmp_path / "kept" / "widths.png").exists()
 
 
 @pytest.mark.parametrize(

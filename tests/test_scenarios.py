@@ -125,7 +125,8 @@ def test_closed_loops_keep_what_was_certified(run, tmp_path):  # noqa: F811
 
 
 def test_builtin_scenarios_say_what_they_do():
-    assert set(builtin_scenarios()) == {"cstr", "cstr_closed_loop", "quadruple_tank"}
+    names = {"cstr", "cstr_closed_loop", "cstr_design", "cstr_sampling", "quadruple_tank"}
+    assert set(builtin_scenarios()) == names
     for name in builtin_scenarios():
         scenario, _ = load_scenario(name)
         assert scenario.description

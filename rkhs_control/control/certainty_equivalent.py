@@ -62,6 +62,14 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
+class Tightening:
+    """How far inside the limits predicted states are to stay, from below and from above: `(n_steps, n_states)` each."""
+
+    below: FloatArray
+    above: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class CertaintyEquivalentOCP:
     """Minimise a cost of the predicted states and the inputs within limits of both.
 
@@ -70,12 +78,14 @@ class CertaintyEquivalentOCP:
     models : by step and state, kernel models of `z = (x_0, u_0, ..., u_{n-1})`
     cost : a `Cost`, such as `QuadraticCost`
     input_limits, state_limits : Box
+    tightening : room that is left for what the models get wrong; none by default
     """
 
     models: tuple[tuple[KernelModel, ...], ...]
     cost: Cost
     input_limits: Box
     state_limits: Box
+    tightening: Tightening | None = None
 
     @classmethod
     def from_runs(cls, runs: Trajectories, kernels: Any, regularisations: Any, **fields: Any) -> CertaintyEquivalentOCP:
@@ -97,9 +107,23 @@ class CertaintyEquivalentOCP:
         """On kernel-ridge models with the data and kernels of a predictor."""
         return cls.from_runs(predictor.runs, predictor.kernels, regularisations, **fields)
 
+    def __post_init__(self) -> None:
+        crossed = np.argwhere(self._tightened[0] > self._tightened[1])
+        if len(crossed):
+            n, i = crossed[0]
+            raise InputError(f"the tightened limits leave nothing of state {i} at step {n + 1}")
+
     @property
     def horizon(self) -> int:
         return len(self.models)
+
+    @property
+    def _tightened(self) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper limits of the predicted states, `(n_steps, n_states)`."""
+        lower, upper = (np.tile(ends, (self.horizon, 1)) for ends in (self.state_limits.lower, self.state_limits.upper))
+        if self.tightening is None:
+            return lower, upper
+        return lower + self.tightening.below, upper - self.tightening.above
 
     def solve(self, x0: npt.ArrayLike, guess: npt.ArrayLike | None = None) -> Plan:
         """The plan from an initial state; `guess` are inputs to start from, the middle of their limits by default."""
@@ -110,13 +134,14 @@ class CertaintyEquivalentOCP:
         if first.shape != shape:
             raise InputError(f"guess must have shape {shape}; got {first.shape}")
         solver, _ = self._compiled
+        lower, upper = self._tightened
         solution = solver(
             x0=first.ravel(),
             p=start,
             lbx=np.tile(self.input_limits.lower, self.horizon),
             ubx=np.tile(self.input_limits.upper, self.horizon),
-            lbg=np.tile(self.state_limits.lower, self.horizon),
-            ubg=np.tile(self.state_limits.upper, self.horizon),
+            lbg=lower.ravel(),
+            ubg=upper.ravel(),
         )
         inputs = self.input_limits.clip(np.array(solution["x"]).reshape(shape))
         stats = solver.stats()
@@ -149,19 +174,7 @@ class CertaintyEquivalentOCP:
 
     def solve_many(self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None) -> list[Plan]:
         """A plan from every row of `x0`, each from the same guess, so that nothing depends on how they are shared."""
-        from joblib import Parallel, delayed
-
-        starts = as_points(x0, "x0", self.state_limits.n_dims)
-        chunks = np.array_split(starts, max(1, len(starts) // _PLANS_A_TASK))
-        plans: list[Plan] = []
-        for part in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(self._solve_each)(c) for c in chunks):
-            plans += part
-            if progress is not None:
-                progress(len(plans), len(starts))
-        return plans
-
-    def _solve_each(self, starts: FloatArray) -> list[Plan]:
-        return [self.solve(x0) for x0 in starts]
+        return solve_from(self, as_points(x0, "x0", self.state_limits.n_dims), _PLANS_A_TASK, n_jobs, progress)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_compiled"}
@@ -186,3 +199,22 @@ class CertaintyEquivalentOCP:
         options: dict[str, Any] = {"print_time": False, "ipopt": {"print_level": 0, "sb": "yes"}}
         solver = casadi.nlpsol("ocp", "ipopt", programme, options)
         return solver, casadi.Function("predict", [x0, u], [g, cost])
+
+
+def solve_from(
+    problem: Any, starts: FloatArray, plans_a_task: int, n_jobs: int | None, progress: Progress | None
+) -> list[Any]:
+    """What `problem.solve` returns for every row of `starts`, shared among processes."""
+    from joblib import Parallel, delayed
+
+    chunks = np.array_split(starts, max(1, len(starts) // plans_a_task))
+    plans: list[Any] = []
+    for part in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_solve_each)(problem, c) for c in chunks):
+        plans += part
+        if progress is not None:
+            progress(len(plans), len(starts))
+    return plans
+
+
+def _solve_each(problem: Any, starts: FloatArray) -> list[Any]:
+    return [problem.solve(x0) for x0 in starts]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,8 +20,8 @@ def kernel_model(models: Sequence[KernelModel], state_names: Sequence[str], inpu
     In MX symbols, which are several times faster than SX at some hundred centres.
     """
     import casadi
-    import do_mpc
 
+    do_mpc = _do_mpc()
     model = do_mpc.model.Model("discrete", "MX")
     states = [model.set_variable("_x", name) for name in state_names]
     inputs = [model.set_variable("_u", name) for name in input_names]
@@ -33,8 +35,8 @@ def kernel_model(models: Sequence[KernelModel], state_names: Sequence[str], inpu
 def simulator(plant: Any) -> Any:
     """A `Plant` as a do-mpc simulator, sampled at its own sampling time; set `x0` before use."""
     import casadi
-    import do_mpc
 
+    do_mpc = _do_mpc()
     model = do_mpc.model.Model("continuous", "SX")
     states = [model.set_variable("_x", name) for name in plant.state_names]
     inputs = [model.set_variable("_u", name) for name in plant.input_names]
@@ -66,3 +68,10 @@ def run_closed_loop(
         states.append(state.ravel())
         inputs.append(u.ravel())
     return np.array(states), np.array(inputs)
+
+
+def _do_mpc() -> Any:
+    """do-mpc, without what it says on import about features that are not used here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return importlib.import_module("do_mpc")

@@ -8,7 +8,7 @@ may start from a plan that cannot be certified. What is returned is judged by th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,16 +19,26 @@ from ..certifier import Certificate, Question, Verdict
 from ..envelope.closed_form import ClosedFormEnvelope
 from ..envelope.optimal import OptimalEnvelope
 from ..errors import InputError
+from ..functionals import Points
 from ..predictor import MultiStepPredictor
+from ..selection import Progress
 from ..sets import Box, Polytope
-from ..validation import FloatArray, as_floats, as_vector
-from .certainty_equivalent import CertaintyEquivalentOCP, Plan
+from ..validation import FloatArray, as_floats, as_points, as_vector
+from ..witness import Witness
+from .certainty_equivalent import CertaintyEquivalentOCP, Plan, solve_from
 
-_PENALTY = 1e3  # of what a constraint lacks, against the cost
-_BACKOFF = 1e-4  # that limits are tightened by, as a share of what the boxes take: tangents and IPOPT are not exact
+_PLANS_A_TASK = 4
+_PENALTY, _HIGH_PENALTY = 1e3, 1e5  # of what a constraint lacks, against the cost, at first and when beginning again
+_BACKOFF, _BACKOFF_BY_RADIUS = 1e-4, 0.1  # shares of the boxes that limits are tightened by: tangents are not exact
+_OVERSHOOT = 1e-2  # likewise: at most so much more where a margin is negative, and no more than it is
 _SMOOTHING = 1e-7  # of roots and absolute values in the closed form, for its derivatives
 _STILL = 1e-4  # a plan that may move by less, as a share of the range of the inputs, has arrived
-_FIRST_RADIUS = 0.1  # of the region of trust, likewise
+_FIRST_RADIUS = 0.2  # of the region of trust, likewise
+_NEAR = 2.0  # widths of a box: limits that are further away are not watched on the way
+_POOR, _GOOD = 0.25, 0.75  # shares of the promised gain: below, the region of trust shrinks; above, it may grow
+_ARRIVED = 1e-3  # a certified plan whose merit gains a smaller share has arrived
+_NEAREST_RUNS, _RESTARTS = 40, 3  # where to begin again, when the first search ends without a certificate
+_PATIENCE, _PROGRESS = 4, 0.9  # given up if what is lacking does not fall to this share in so many trials
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,97 +97,222 @@ class RobustOCP:
 
         If that one is certified, it is the answer. If none is found, the answer is the one that lacks least.
         """
-        return self._improve(as_floats(x0, "x0"), self.nominal.solve(x0, guess), is_repair=False)
+        return self._improve(_Task(as_floats(x0, "x0"), self.nominal.solve(x0, guess), is_repair=False))
+
+    def solve_many(
+        self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None
+    ) -> list[RobustPlan]:
+        """A plan from every row of `x0`."""
+        return solve_from(self, as_points(x0, "x0", self.predictor.runs.n_states), _PLANS_A_TASK, n_jobs, progress)
 
     def repair(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> RobustPlan:
         """The smallest change of a plan, in shares of the input ranges, that makes it certifiable."""
         start = as_vector(x0, "x0", self.predictor.runs.n_states)
         plan = self.nominal.input_limits.clip(as_floats(inputs, "inputs"))
         states, cost = self.nominal.predict(start, plan)
-        return self._improve(start, Plan(plan, states, cost, True, "given"), is_repair=True)
+        return self._improve(_Task(start, Plan(plan, states, cost, True, "given"), is_repair=True))
 
     def gradients(self, certificate: Certificate) -> FloatArray:
         """Of the worst corners, `normal . x`, by the inputs: `(n_steps, n_constraints, n_steps * n_inputs)`."""
-        question = certificate.question
-        polytope, plan = question.polytope, question.inputs.ravel()
-        n_inputs, n_states = question.inputs.shape[1], len(question.x0)
-        n_steps = len(question.inputs)
-        result = np.zeros((n_steps, len(polytope.offsets), plan.size))
-        for n in range(n_steps):
-            z = np.concatenate([question.x0, plan[: (n + 1) * n_inputs]])
-            ends = np.array([self._end_gradients(n, i, z, certificate) for i in range(n_states)])[:, :, n_states:]
-            for c, normal in enumerate(polytope.normals):
-                result[n, c, : ends.shape[2]] = sum(a * ends[i, int(a > 0)] for i, a in enumerate(normal))
-        return result
+        question, tube = certificate.question, certificate.tube
+        return self._slopes(question.x0, question.inputs, tube.witnesses, np.ones(tube.witnesses.shape, dtype=bool))
 
-    def _end_gradients(self, n: int, i: int, z: FloatArray, certificate: Certificate) -> FloatArray:
-        """Of the lower and the upper bound of a state by `z`, `(2, n_dims)`; zero where there is a kink."""
-        envelope = self.predictor.envelopes[n][i]
+    def _slopes(
+        self, x0: FloatArray, inputs: FloatArray, witnesses: npt.NDArray[np.object_], needed: npt.NDArray[np.bool_]
+    ) -> FloatArray:
+        """Likewise, of the ends of boxes that are needed, the others taken as constant."""
+        n_states, flat = len(x0), inputs.ravel()
+        ends = np.zeros((*needed.shape, flat.size))
+        for n, i, side in np.argwhere(needed):
+            known = (n + 1) * inputs.shape[1]
+            z = np.concatenate([x0, flat[:known]])
+            ends[n, i, side, :known] = self._end_gradient(n, i, side, z, witnesses[n, i, side])[n_states:]
+        normals = self.state_limits.as_polytope().normals
+        upper, lower = np.maximum(normals, 0.0), np.minimum(normals, 0.0)
+        return np.einsum("ci,niu->ncu", lower, ends[:, :, 0]) + np.einsum("ci,niu->ncu", upper, ends[:, :, 1])
+
+    def _end_gradient(self, n: int, i: int, side: int, z: FloatArray, witness: Witness | None) -> FloatArray:
+        """Of the lower or the upper bound of a state by `z`; zero where there is a kink."""
+        envelope, sign = self.predictor.envelopes[n][i], 1.0 if side else -1.0
         if isinstance(envelope, OptimalEnvelope):
-            below, above = certificate.tube.witnesses[n, i]
-            pair = np.array([-envelope.witness_gradient(z, below), envelope.witness_gradient(z, above)])
-        else:
-            assert isinstance(envelope, ClosedFormEnvelope)
-            if (n, i) not in self._gradients:
-                self._gradients[n, i] = _closed_form_gradients(envelope)
-            pair = np.array(self._gradients[n, i](z)) * np.array([[-1.0], [1.0]])
-        return np.nan_to_num(pair)
+            return sign * np.nan_to_num(envelope.witness_gradient(z, witness))
+        assert isinstance(envelope, ClosedFormEnvelope)
+        if (n, i) not in self._gradients:
+            self._gradients[n, i] = _closed_form_gradients(envelope)
+        return sign * np.nan_to_num(np.array(self._gradients[n, i](z))[side])
 
-    def _improve(self, x0: FloatArray, start: Plan, *, is_repair: bool) -> RobustPlan:
-        """Follow the tangents from the best plan so far, in a region that grows with success and shrinks without."""
-        best = self._assess(x0, start.inputs, start, is_repair)
-        radius, tried = _FIRST_RADIUS, 0
-        while best.certificate.verdict is not Verdict.CERTIFIED or tried:
-            if tried == self.iterations or radius < _STILL:
-                break
-            tried += 1
-            trial = self._assess(x0, self._solve_near(x0, best, start, radius, is_repair), start, is_repair)
-            gain = best.merit - trial.merit
-            if gain <= 0:
-                radius /= 3.0
+    def _improve(self, task: _Task) -> RobustPlan:
+        """Search near the start; where that ends without a certificate, near what was recorded."""
+        start = self._assess(task, task.start.inputs)
+        best, tried = (start, 0) if start.lacking == 0.0 else self._descend(task, start, self.iterations)
+        if best.lacking > 0.0:
+            for inputs in self._recorded_starts(task, best):
+                if best.lacking == 0.0 or tried >= self.iterations:
+                    break
+                strict = replace(task, penalty=_HIGH_PENALTY)
+                found, more = self._descend(strict, self._assess(strict, inputs), self.iterations - tried - 1)
+                tried += more + 1
+                best = min(best, found, key=lambda iterate: (iterate.lacking, iterate.merit))
+        return RobustPlan(best.inputs, best.certificate, best.cost, task.start, tried)
+
+    def _descend(self, task: _Task, best: _Iterate, iterations: int) -> tuple[_Iterate, int]:
+        """Follow the tangents from the best plan so far, in a region that grows while they keep their promise.
+
+        Only limits that boxes come near to are watched; once these are kept, all are looked at.
+        """
+        watched = best.is_near_limits
+        other, radius, lacking = best, _FIRST_RADIUS, [best.lacking]
+        while len(lacking) <= iterations and radius >= _STILL and not _is_stuck(lacking):
+            inputs, promised = self._solve_near(task, best, other, watched, radius)
+            hope = best.merit - promised
+            if hope <= 0.0:
+                radius *= _POOR
                 continue
-            has_arrived = trial.lacking == 0.0 and gain < 1e-4 * abs(trial.merit)
-            best, radius = trial, min(1.0, 2.0 * radius)
+            trial = self._glance(task, inputs, best, watched)
+            if trial.lacking == 0.0 and trial.merit < best.merit:
+                trial = self._assess(task, inputs)
+                watched |= trial.is_near_limits
+            gain = best.merit - trial.merit
+            moved = float(np.abs((inputs - best.inputs) / self._ranges).max())
+            if gain < _POOR * hope:
+                radius = _POOR * min(radius, moved)
+            elif gain > _GOOD * hope:
+                radius = min(1.0, max(radius, 2.0 * moved))
+            has_arrived = trial.lacking == 0.0 and 0.0 <= gain < _ARRIVED * abs(trial.merit)
+            best, other = (trial, best) if gain > 0.0 else (best, trial)
+            lacking.append(best.lacking)
             if has_arrived:
                 break
-        return RobustPlan(best.inputs, best.certificate, best.cost, start, tried)
+        return self._assess(task, best.inputs) if best.is_glance else best, len(lacking) - 1
 
-    def _assess(self, x0: FloatArray, inputs: FloatArray, start: Plan, is_repair: bool) -> _Iterate:
-        """A plan under the true bounds."""
-        question = Question(
-            x0, inputs, self.state_limits, self.nominal.input_limits, self.input_rate_limits, self.initial_state_noise
+    def _recorded_starts(self, task: _Task, stuck: _Iterate) -> list[FloatArray]:
+        """Plans that begin like recorded runs up to where one got stuck: boxes are narrow there.
+
+        Of the runs from nearby initial states, those that leave most room at that step.
+        """
+        failing = np.flatnonzero((stuck.margins < 0.0).any(axis=1))
+        if len(failing) == 0:
+            return []
+        n = int(failing[0]) + 1
+        runs, x0 = self.predictor.runs, task.x0
+        scale = np.maximum(np.ptp(runs.states[:, 0], axis=0), 1e-12)
+        nearest = np.argsort(np.abs((runs.states[:, 0] - x0) / scale).max(axis=1))[:_NEAREST_RUNS]
+        beginnings = self.nominal.input_limits.clip(runs.inputs[nearest, :n])
+        z = np.hstack([np.tile(x0, (len(nearest), 1)), beginnings.reshape(len(nearest), -1)])
+        bands = [envelope.bounds(z) for envelope in self.predictor.envelopes[n - 1]]
+        ends = np.stack(
+            [np.column_stack([band.lower for band in bands]), np.column_stack([b.upper for b in bands])], -1
         )
-        certificate = question.ask(self.predictor)
-        cost = self.nominal.predict(x0, inputs)[1]
-        lacking = float(np.maximum(0.0, -certificate.margins).sum())
-        objective = float(np.sum(((inputs - start.inputs) / self._ranges) ** 2)) if is_repair else cost
-        return _Iterate(inputs, certificate, cost, lacking, objective + _PENALTY * lacking)
+        room = self._room(ends).min(axis=1)
+        best = [k for k in np.argsort(-room)[:_RESTARTS] if room[k] > stuck.margins[n - 1].min()]
+        return [np.vstack([beginnings[k], stuck.inputs[n:]]) for k in best]
 
-    def _solve_near(self, x0: FloatArray, at: _Iterate, start: Plan, radius: float, is_repair: bool) -> FloatArray:
-        """The best plan no further than `radius` from one, by the tangents of the bounds there."""
+    def _assess(self, task: _Task, inputs: FloatArray) -> _Iterate:
+        """A plan under the true bounds, all of them."""
+        x0, limits = task.x0, self.nominal.input_limits
+        question = Question(x0, inputs, self.state_limits, limits, self.input_rate_limits, self.initial_state_noise)
+        certificate = question.ask(self.predictor)
+        tube = certificate.tube
+        ends = np.stack([tube.lower, tube.upper], axis=-1)
+        return self._judged(task, inputs, ends, tube.witnesses, certificate.margins, certificate)
+
+    def _glance(self, task: _Task, inputs: FloatArray, near: _Iterate, watched: npt.NDArray[np.bool_]) -> _Iterate:
+        """A plan under the true bounds that watched limits ask for; the others as at a plan nearby."""
+        ends, witnesses = near.ends.copy(), near.witnesses.copy()
+        flat = inputs.ravel()
+        for n, i, side in np.argwhere(self._needed(watched)):
+            envelope = self.predictor.envelopes[n][i]
+            z = np.concatenate([task.x0, flat[: (n + 1) * inputs.shape[1]]])
+            bound = envelope.upper_bounds(envelope.sides[side], [Points.value(z)])[0]
+            sign = 1.0 if side else -1.0
+            ends[n, i, side] = sign * (bound.value + self._shifts[n, i])
+            witnesses[n, i, side] = bound.witness
+        return self._judged(task, inputs, ends, witnesses, self._room(ends), near.certificate, is_glance=True)
+
+    def _judged(
+        self,
+        task: _Task,
+        inputs: FloatArray,
+        ends: FloatArray,
+        witnesses: npt.NDArray[np.object_],
+        margins: FloatArray,
+        certificate: Certificate,
+        is_glance: bool = False,
+    ) -> _Iterate:
+        cost = self.nominal.predict(task.x0, inputs)[1]
+        change = float(np.sum(((inputs - task.start.inputs) / self._ranges) ** 2))
+        lacking = float(np.maximum(0.0, -margins).sum())
+        merit = (change if task.is_repair else cost) + task.penalty * lacking
+        return _Iterate(inputs, ends, witnesses, margins, cost, lacking, merit, certificate, is_glance)
+
+    def _room(self, ends: FloatArray) -> FloatArray:
+        """How far inside every constraint the worst corners are, but for rounding."""
+        polytope = self.state_limits.as_polytope()
+        upper, lower = np.maximum(polytope.normals, 0.0), np.minimum(polytope.normals, 0.0)
+        return polytope.offsets - ends[..., 1] @ upper.T - ends[..., 0] @ lower.T
+
+    def _needed(self, watched: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which ends of which boxes constraints depend on: by step, state and side."""
+        normals = self.state_limits.as_polytope().normals
+        return np.stack([watched @ (normals < 0.0), watched @ (normals > 0.0)], axis=-1)
+
+    def _solve_near(
+        self, task: _Task, at: _Iterate, other: _Iterate, watched: npt.NDArray[np.bool_], radius: float
+    ) -> tuple[FloatArray, float]:
+        """The best plan no further than `radius` from one, by the tangents of the bounds there, and its merit.
+
+        Where a margin has a ridge, as it has above a recorded input, the tangents on one side of it promise too much:
+        those at the other plan say more, as far as they do not contradict what is known here.
+        """
         limits, steps = self.nominal.input_limits, self.nominal.horizon - 1
-        slopes = self.gradients(at.certificate).reshape(-1, at.inputs.size)
-        margins = at.certificate.margins.ravel()
-        widths = (at.certificate.tube.upper - at.certificate.tube.lower).max(axis=1, initial=0.0)
-        backoff = _BACKOFF * np.repeat(widths, at.certificate.margins.shape[1])
+        margins, slopes = self._tangents(task, at, watched, at.inputs)
+        others, other_slopes = self._tangents(task, other, watched, at.inputs)
+        is_ridge = others >= margins
+        others, other_slopes = np.where(is_ridge, others, margins), np.where(is_ridge[:, None], other_slopes, slopes)
+        share = _BACKOFF + (_BACKOFF_BY_RADIUS * radius if at.lacking > 0.0 else 0.0)
+        widths = np.repeat(at.widths, at.margins.shape[1])
+        backoff = share * widths + np.clip(-margins, 0.0, _OVERSHOOT * widths)
         rates = self.input_rate_limits or Box(np.full(limits.n_dims, -np.inf), np.full(limits.n_dims, np.inf))
         lower = np.maximum(limits.lower, at.inputs - radius * self._ranges).ravel()
         upper = np.minimum(limits.upper, at.inputs + radius * self._ranges).ravel()
-        # slopes @ (u - u_at) - slack <= margins - backoff
-        solution = self._solvers[int(is_repair)](
+        # slopes @ (u - u_at) - slack <= margins - backoff, by both tangents
+        rows = np.vstack([slopes, other_slopes])
+        room = np.concatenate([margins - backoff, others - backoff]) + rows @ at.inputs.ravel()
+        solution = self._solvers[int(task.is_repair)](
             x0=np.concatenate([at.inputs.ravel(), np.maximum(0.0, -margins)]),
-            p=np.concatenate([x0, start.inputs.ravel(), slopes.ravel(order="F")]),
+            p=np.concatenate([[task.penalty], task.x0, task.start.inputs.ravel(), rows.ravel(order="F")]),
             lbx=np.concatenate([lower, np.zeros(len(margins))]),
             ubx=np.concatenate([upper, np.full(len(margins), np.inf)]),
-            lbg=np.concatenate([np.full(len(margins), -np.inf), np.tile(rates.lower, steps)]),
-            ubg=np.concatenate([margins - backoff + slopes @ at.inputs.ravel(), np.tile(rates.upper, steps)]),
+            lbg=np.concatenate([np.full(len(room), -np.inf), np.tile(rates.lower, steps)]),
+            ubg=np.concatenate([room, np.tile(rates.upper, steps)]),
         )
         flat = np.array(solution["x"]).ravel()[: at.inputs.size]
-        return limits.clip(flat.reshape(at.inputs.shape))
+        return limits.clip(flat.reshape(at.inputs.shape)), float(solution["f"])
+
+    def _tangents(
+        self, task: _Task, at: _Iterate, watched: npt.NDArray[np.bool_], inputs: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """What the tangents at a plan say of the margins of other inputs, and how fast these fall."""
+        slopes = self._slopes(task.x0, at.inputs, at.witnesses, self._needed(watched))
+        slopes = np.where(watched[:, :, None], slopes, 0.0).reshape(-1, inputs.size)
+        return at.margins.ravel() - slopes @ (inputs - at.inputs).ravel(), slopes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What CasADi compiled stays behind."""
+        return {**{name: value for name, value in vars(self).items() if name != "_solvers"}, "_gradients": {}}
+
+    @cached_property
+    def _shifts(self) -> FloatArray:
+        """What an unknown initial state can do to the bounds, by step and state."""
+        noise = np.broadcast_to(self.initial_state_noise, (self.predictor.runs.n_states,))
+        return self.predictor.displacements(noise, self.nominal.horizon)
 
     @property
     def _ranges(self) -> FloatArray:
-        return np.maximum(self.nominal.input_limits.upper - self.nominal.input_limits.lower, 1e-12)
+        """Of the inputs: between their limits or, where there are none, as recorded."""
+        limits = self.nominal.input_limits
+        between, recorded = limits.upper - limits.lower, np.ptp(self.predictor.runs.inputs, axis=(0, 1))
+        return np.maximum(np.where(np.isfinite(between), between, recorded), 1e-12)
 
     @cached_property
     def _solvers(self) -> list[Any]:
@@ -187,30 +322,67 @@ class RobustOCP:
         horizon, n_inputs, n_states = self.nominal.horizon, len(self._ranges), self.predictor.runs.n_states
         n_rows = horizon * len(self.state_limits.as_polytope().offsets)
         x0, u = casadi.MX.sym("x0", n_states), casadi.MX.sym("u", horizon * n_inputs)
-        wanted, slack = casadi.MX.sym("wanted", horizon * n_inputs), casadi.MX.sym("slack", n_rows)
-        slopes = casadi.MX.sym("slopes", n_rows, horizon * n_inputs)
+        penalty, wanted, slack = (
+            casadi.MX.sym("penalty"),
+            casadi.MX.sym("wanted", horizon * n_inputs),
+            casadi.MX.sym("slack", n_rows),
+        )
+        slopes = casadi.MX.sym("slopes", 2 * n_rows, horizon * n_inputs)
+        changes = [
+            u[n * n_inputs : (n + 1) * n_inputs] - u[(n - 1) * n_inputs : n * n_inputs] for n in range(1, horizon)
+        ]
         change = casadi.sumsqr((u - wanted) / np.tile(self._ranges, horizon))
         options: dict[str, Any] = {"print_time": False, "ipopt": {"print_level": 0, "sb": "yes", "max_iter": 200}}
         solvers = []
         for cost in (self.nominal.expressions(x0, u)[1], change):
             programme: dict[str, Any] = {
                 "x": casadi.vertcat(u, slack),
-                "p": casadi.vertcat(x0, wanted, casadi.vec(slopes)),
-                "f": cost + _PENALTY * casadi.sum1(slack),
-                "g": casadi.vertcat(slopes @ u - slack, u[n_inputs:] - u[: (horizon - 1) * n_inputs]),
+                "p": casadi.vertcat(penalty, x0, wanted, casadi.vec(slopes)),
+                "f": cost + penalty * casadi.sum1(slack),
+                "g": casadi.vertcat(slopes @ u - casadi.repmat(slack, 2), *changes),
             }
             solvers.append(casadi.nlpsol("robust", "ipopt", programme, options))
         return solvers
 
 
 @dataclass(frozen=True, eq=False)
+class _Task:
+    x0: FloatArray
+    start: Plan
+    is_repair: bool
+    """Whether the change from the start counts, rather than the cost."""
+    penalty: float = _PENALTY
+
+
+@dataclass(frozen=True, eq=False)
 class _Iterate:
     inputs: FloatArray
-    certificate: Certificate
+    ends: FloatArray
+    """Of the boxes, lower and upper: `(n_steps, n_states, 2)`."""
+    witnesses: npt.NDArray[np.object_]
+    margins: FloatArray
     cost: float
     lacking: float
     """The sum of what the boxes are outside the limits by."""
     merit: float
+    certificate: Certificate
+    """Of this plan or, after a glance, of one nearby."""
+    is_glance: bool
+
+    @property
+    def widths(self) -> FloatArray:
+        """Of the boxes at every step, in the widest direction."""
+        return (self.ends[:, :, 1] - self.ends[:, :, 0]).max(axis=1, initial=0.0)
+
+    @property
+    def is_near_limits(self) -> npt.NDArray[np.bool_]:
+        """Constraints, by step, that a box is not far inside of."""
+        return self.margins < _NEAR * self.widths[:, None]
+
+
+def _is_stuck(lacking: list[float]) -> bool:
+    """Whether the last trials have hardly come nearer to a certified plan."""
+    return len(lacking) > _PATIENCE and lacking[-1] > _PROGRESS * lacking[-1 - _PATIENCE]
 
 
 def _closed_form_gradients(envelope: ClosedFormEnvelope) -> Any:

@@ -1,4 +1,4 @@
-"""Envelopes: one interface, six ways to bound an unknown function.
+"""Envelopes: one interface, seven ways to bound an unknown function.
 
 | class | bounds | cost of a query |
 |---|---|---|
@@ -7,5 +7,6 @@
 | `AlternatingEnvelope` | valid after any number of turns, optimal in the limit | a path a turn |
 | `ClosedFormEnvelope` | Proposition 3, around a nominal model | a matrix-vector product |
 | `EnergyEnvelope` | from the energy of the noise instead of its bounds | a scalar search |
+| `LipschitzEnvelope` | from the best single sample; for comparison | a kernel row |
 | `GaussianProcessEnvelope` | with a probability only; for comparison | a matrix-vector product |
 """

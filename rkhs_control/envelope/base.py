@@ -21,6 +21,7 @@ from ..norms import NormBound
 from ..observations import Observations
 from ..validation import FloatArray, as_points, non_negative
 from ..witness import Witness
+from .constraint import Constraint
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +92,13 @@ class Envelope(ABC):
         object.__setattr__(self, "norm_bound", NormBound.of(self.norm_bound))
         object.__setattr__(self, "nugget", non_negative(self.nugget, "nugget"))
         NormBound.of(self.norm_bound).require_consistent(self.gram, self.least_norm, self.data)
+
+    def __le__(self, limit: float) -> Constraint:
+        """`f <= limit`, as `minimise` takes it."""
+        return Constraint(self, limit)
+
+    def __ge__(self, limit: float) -> Constraint:
+        return Constraint(self, limit, is_floor=True)
 
     @property
     def radius(self) -> float:

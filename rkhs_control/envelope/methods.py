@@ -6,6 +6,7 @@ from .closed_form import ClosedFormEnvelope
 from .conic import ConicEnvelope
 from .energy import EnergyEnvelope
 from .gaussian_process import GaussianProcessEnvelope
+from .lipschitz import LipschitzEnvelope
 from .optimal import OptimalEnvelope
 
 METHODS: dict[str, type[Envelope]] = {
@@ -14,6 +15,7 @@ METHODS: dict[str, type[Envelope]] = {
     "alternating": AlternatingEnvelope,
     "closed_form": ClosedFormEnvelope,
     "energy": EnergyEnvelope,
+    "lipschitz": LipschitzEnvelope,
     "gaussian_process": GaussianProcessEnvelope,
 }
 

@@ -1,0 +1,233 @@
+"""The report of some certificates: what they say, what that rests on, and how to check it, as one HTML file."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from .. import __version__
+from ..certifier import Certificate, Verdict
+from ..envelope.gaussian_process import GaussianProcessEnvelope
+from ..envelope.methods import method_name
+from ..errors import InputError
+from ..predictor import MultiStepPredictor
+from .assumptions import assumptions_section
+from .numbers import factor_text, margin_text
+from .page import Block, Headline, Page, Section, Table
+from .plans import (
+    REMARKS_UP_TO,
+    ReportedPlan,
+    changes_section,
+    deciding_entry,
+    explanation,
+    margins_section,
+    plans_section,
+    proofs_section,
+    tubes_section,
+)
+
+_MARGINS_UP_TO = 40  # plans whose norm and noise margins are looked for
+
+_MEANING = {
+    Verdict.CERTIFIED: (
+        "At every sampling instant of the plan the whole box that holds the true state lies within the limits: the "
+        "plant keeps them, if the assumptions below hold."
+    ),
+    Verdict.UNDECIDED: (
+        "Some box lies partly outside the limits: the bounds neither prove that the plant keeps them nor that it "
+        "breaks them. This is no prediction of a violation. The boxes are right if the assumptions below hold."
+    ),
+    Verdict.REFUTED: (
+        "Some box lies wholly outside the limits, or the inputs break limits of their own: the plan will not keep "
+        "them, if the assumptions below hold."
+    ),
+}
+_NOT_MEANT = (
+    "It says nothing of the time between two sampling instants, of a plant other than the recorded one, nor of whether "
+    "the assumptions are true: data can refute them, never confirm them."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What a report is made of; `page` puts it in order."""
+
+    title: str
+    predictor: MultiStepPredictor
+    plans: Sequence[ReportedPlan] = ()
+    description: str = ""
+    sections: Sequence[Section] = ()
+    """Further ones, after what is said of the plans and their assumptions."""
+    contradiction: str = ""
+    """What shows that an assumption is wrong, if anything: no verdict stands above that."""
+    findings: str = ""
+    """What was found, in a sentence, where there are no plans."""
+    phase_states: Sequence[tuple[int, int]] | None = None
+    """Pairs of states to draw phase portraits of; by default the first two."""
+    data_file: str | None = None
+    """Where the runs are, as seen from the folder of the report."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """By stage of the work."""
+
+    def __post_init__(self) -> None:
+        names = self.predictor.runs.state_names
+        for plan in self.plans:
+            other = plan.certificate.predictor.runs.state_names
+            if other != names:
+                raise InputError(
+                    f"plan {plan.name} is about the states {', '.join(other)}, the report about {', '.join(names)}: "
+                    "write a report for each plant"
+                )
+
+    @property
+    def deciding(self) -> ReportedPlan | None:
+        """The plan of the worst verdict, and of those the one with the smallest margin."""
+        order = list(Verdict)
+        return min(self.plans, key=lambda p: (-order.index(p.certificate.verdict), p.certificate.margin), default=None)
+
+    def page(self) -> Page:
+        """The report as sections, the verdict first."""
+        plan = self.deciding
+        predictor = self.predictor if plan is None else plan.certificate.predictor
+        sections = [] if plan is None else [*self._about_plans(plan)]
+        sections.append(_assumptions(predictor, plan))
+        if plan is not None:
+            sections.append(changes_section(plan, self.plans))
+        sections += self.sections
+        sections.append(self._making(predictor))
+        if plan is not None:
+            sections.append(proofs_section(self.plans, self.data_file))
+        return Page(
+            self.title,
+            self._headline(plan, predictor),
+            sections,
+            self.description,
+            [*_remarks(self.plans)],
+            f"Written by rkhs_control {__version__}.",
+        )
+
+    def write(self, file: str | Path) -> None:
+        self.page().write(file)
+
+    def _headline(self, plan: ReportedPlan | None, predictor: MultiStepPredictor) -> Headline:
+        runs = (f"{len(predictor.runs):,}", "recorded runs")
+        if self.contradiction:
+            consequence = "Whatever is said below of what is certified rests on assumptions that do not hold."
+            return Headline("CONTRADICTED", "refuted", self.contradiction, (consequence,), (runs,))
+        if plan is None:
+            return Headline("Findings", "plain", self.findings or "No plan was judged.", (), (runs,))
+        return _verdict_headline(plan, self.plans, runs)
+
+    def _about_plans(self, deciding: ReportedPlan) -> Iterator[Section]:
+        yield plans_section(self.plans)
+        yield tubes_section(self.plans, deciding, self.phase_states)
+        if deciding.certificate.margins.size:
+            yield margins_section(deciding, len(self.plans))
+
+    def _making(self, predictor: MultiStepPredictor) -> Section:
+        runs = predictor.runs
+        rows = [
+            ("recorded runs", f"{len(runs):,} of {runs.horizon} steps, {runs.sampling_time:g} s each"),
+            ("SHA-256 of states and inputs", runs.sha256),
+            *self.facts.items(),
+            ("rkhs_control", __version__),
+            ("Python", platform.python_version()),
+            *((name, version(name)) for name in ("numpy", "scipy", "numba")),
+        ]
+        blocks: list[Block] = [Table(("", ""), rows)]
+        if self.seconds:
+            timed = [(stage, f"{seconds:.2f}") for stage, seconds in self.seconds.items()]
+            total = ("together", f"{sum(self.seconds.values()):.2f}")
+            blocks.append(Table(("stage", "seconds"), [*timed, total]))
+        return Section("Data, versions, timings", blocks)
+
+
+def write_report(
+    file: str | Path,
+    certificates: Certificate | Sequence[Certificate] | Mapping[str, Certificate],
+    *,
+    title: str = "Certified plans",
+    description: str = "",
+    sections: Sequence[Section] = (),
+    certificate_files: Sequence[str | Path] = (),
+    data_file: str | Path | None = None,
+) -> None:
+    """Write a report of certificates, one, some, or some by name.
+
+    `sections` are further ones of your own. `certificate_files`, in the order of the certificates, and `data_file` say
+    where those were saved: the report tells its readers how to check them. Norm and noise margins, which take longer
+    than verdicts, are looked for of up to 40 plans.
+    """
+    if isinstance(certificates, Certificate):
+        certificates = [certificates]
+    if not isinstance(certificates, Mapping):
+        certificates = {str(number): certificate for number, certificate in enumerate(certificates, start=1)}
+    if not certificates:
+        raise InputError("a report needs at least one certificate")
+    if certificate_files and len(certificate_files) != len(certificates):
+        raise InputError(f"{len(certificates)} certificates need as many files; got {len(certificate_files)}")
+    files: list[str | None] = [str(f) for f in certificate_files] or [None] * len(certificates)
+    plans = []
+    for (name, certificate), certificate_file in zip(certificates.items(), files, strict=True):
+        method, margins = method_name(certificate.predictor.method).replace("_", " "), {}
+        if len(certificates) <= _MARGINS_UP_TO:
+            margins = {method: {"norm_margin": certificate.norm_margin, "noise_margin": certificate.noise_margin}}
+        plans.append(ReportedPlan(name, {method: certificate}, margins, file=certificate_file))
+    source = None if data_file is None else str(data_file)
+    Report(title, plans[0].certificate.predictor, plans, description, sections, data_file=source).write(file)
+
+
+def _verdict_headline(plan: ReportedPlan, plans: Sequence[ReportedPlan], runs: tuple[str, str]) -> Headline:
+    certificate = plan.certificate
+    verdict, margins = certificate.verdict, plan.margins.get(plan.method, {})
+    numbers = [(margin_text(certificate.margin), "smallest distance to a limit")]
+    if verdict is not Verdict.REFUTED:
+        numbers += [_margin_number(name, margins[f"{name}_margin"], verdict) for name in ("norm", "noise") if margins]
+    if len(plans) == 1:
+        sentence = _sentence(certificate)
+    else:
+        verdicts = [p.certificate.verdict for p in plans]
+        counts = [f"{verdicts.count(v)} {v.name.lower()}" for v in Verdict if v in verdicts]
+        which = "nearest to a limit" if verdict is Verdict.CERTIFIED else "worst"
+        sentence = f"{len(plans)} plans: {', '.join(counts)}. The {which} is plan {plan.name}: "
+        sentence += explanation(certificate).partition(": ")[2]
+    return Headline(verdict.name, verdict.name.lower(), sentence, (_MEANING[verdict], _NOT_MEANT), (*numbers, runs))
+
+
+def _margin_number(name: str, margin: float, verdict: Verdict) -> tuple[str, str]:
+    if margin > 0.0:
+        may = "may be so much larger" if verdict is Verdict.CERTIFIED else "would have to shrink to this"
+        return f"{factor_text(margin)}×", f"all {name} bounds {may}"
+    return "none", f"of the smaller {name} bounds that the data allow would do"
+
+
+def _sentence(certificate: Certificate) -> str:
+    """Without the verdict, which stands above it."""
+    text = explanation(certificate).partition(": ")[2]
+    return text if certificate.input_violation is not None else text[0].upper() + text[1:]
+
+
+def _remarks(plans: Sequence[ReportedPlan]) -> Iterator[str]:
+    outside = [plan.name for plan in plans if not plan.certificate.starts_inside]
+    if outside:
+        named = ", ".join(outside[:REMARKS_UP_TO]) + (", ..." if len(outside) > REMARKS_UP_TO else "")
+        yield f"Outside the limits from the start: plan {named}. The verdict is about the steps after that."
+    if any(issubclass(plan.certificate.predictor.method, GaussianProcessEnvelope) for plan in plans):
+        yield "Boxes of a Gaussian process hold with a probability, not for certain, and so do verdicts from them."
+
+
+def _assumptions(predictor: MultiStepPredictor, plan: ReportedPlan | None) -> Section:
+    if plan is None or not plan.certificate.margins.size:
+        return assumptions_section(predictor, predictor.horizon - 1, 0, "the last one")
+    certificate = plan.certificate
+    step, constraint = deciding_entry(certificate)
+    normal, widths = certificate.question.polytope.normals[constraint], certificate.tube.upper - certificate.tube.lower
+    state = int(np.argmax(np.abs(normal) * widths[step]))
+    why = f"where the verdict on plan {plan.name} hangs on {certificate.constraint_names[constraint]}"
+    return assumptions_section(predictor, step, state, why)

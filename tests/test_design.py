@@ -1,0 +1,165 @@
+"""Offline design: tightened limits that suffice, regions that contain each other, effects with the right sign."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_cli import run  # noqa: F401
+from test_control import quadratic
+from test_predictor import plant  # noqa: F401
+from test_robust import START, nominal, predictor, raised  # noqa: F401
+
+import rkhs_control as rc
+from rkhs_control.scenarios.design import BELIEVING, ROBUST
+from rkhs_control.scenarios.material import Work
+from rkhs_control.scenarios.schema import load_scenario
+from rkhs_control.scenarios.study import run_study
+
+SMALL = {
+    "plant.horizon": 3,
+    "plant.exploration_runs": 100,
+    "plant.runs": [8, 8],
+    "design.region": [4, 4],
+    "design.effects_region": [3, 3],
+    "design.horizons": [2, 3],
+    "design.runs": [60, 164],
+    "design.noise_factors": [0.5, 1.0, 2.0],
+    "design.norm_factors": [2.0],
+    "design.sweep.values": [0.5, 0.62, 0.9],
+}
+
+
+@pytest.fixture(scope="module")
+def small_design():
+    scenario, folder = load_scenario("cstr_design", SMALL)
+    return run_study(scenario, folder, Work(scenario.seed, 1)).design
+
+
+def certificates(predictor, nominal, starts, limits):  # noqa: F811
+    inputs = np.array([plan.inputs for plan in nominal.solve_many(starts)])
+    return rc.certify_plans(predictor, starts, inputs, limits)
+
+
+def test_tightened_limits_certify_the_plans_that_they_come_from(predictor, nominal, rng):  # noqa: F811
+    """A plan whose predictions keep the tightened limits has all its boxes within the limits themselves."""
+    starts = rng.uniform([1.3, 0.6], [2.8, 1.7], (40, 2))
+    found = certificates(predictor, nominal, starts, rc.Box([0.0, 0.0], [9.0, 9.0]))
+    tightening = rc.tightening_for(nominal, found)
+    predicted = np.array([nominal.predict(c.question.x0, c.question.inputs)[0] for c in found])
+    lowest, highest = (predicted - tightening.below).min(axis=0), (predicted + tightening.above).max(axis=0)
+    for c in found:
+        assert (c.tube.lower >= lowest - 1e-12).all()
+        assert (c.tube.upper <= highest + 1e-12).all()
+    loose = rc.tightening_for(nominal, found, share=0.5)
+    assert (loose.below <= tightening.below).all()
+    assert (loose.above < tightening.above).any()
+
+
+def test_a_controller_with_tightened_limits_is_certified_more_often(predictor, nominal, rng):  # noqa: F811
+    limits = rc.Box([1.0, 0.75], [3.0, 2.0])
+    starts = rng.uniform([1.6, 0.75], [2.8, 1.0], (60, 2))
+    believing = replace(nominal, state_limits=limits)
+    found = certificates(predictor, believing, starts, limits)
+    cautious = replace(believing, tightening=rc.tightening_for(nominal, found))
+    again = certificates(predictor, cautious, starts, limits)
+    counts = [sum(c.verdict is rc.Verdict.CERTIFIED for c in cs) for cs in (found, again)]
+    assert 0 < counts[0] < counts[1]
+
+
+def test_predictions_keep_tightened_limits(plant, predictor):  # noqa: F811
+    problem = rc.CertaintyEquivalentOCP.from_predictor(
+        predictor,
+        regularisations=1e-2,
+        cost=quadratic(plant),
+        input_limits=plant.input_limits,
+        state_limits=rc.Box([1.0, 0.5], [3.0, 2.0]),
+    )
+    free = problem.solve(START)
+    below = np.zeros((3, 2))
+    below[1, 1] = free.states[1, 1] - 0.5 + 0.01
+    cautious = replace(problem, tightening=rc.Tightening(below, np.zeros((3, 2)))).solve(START)
+    assert cautious.success
+    assert cautious.states[1, 1] >= free.states[1, 1] + 0.01 - 1e-6
+    assert cautious.cost > free.cost
+
+
+@pytest.mark.parametrize("share", [0.0, 1.5, -1.0])
+def test_what_cannot_be_tightened_is_refused(predictor, nominal, share):  # noqa: F811
+    found = certificates(predictor, nominal, START[None], rc.Box([0.0, 0.0], [9.0, 9.0]))
+    with pytest.raises(rc.InputError, match="share"):
+        rc.tightening_for(nominal, found, share)
+    with pytest.raises(rc.InputError, match="there are none"):
+        rc.tightening_for(nominal, [])
+    with pytest.raises(rc.InputError, match="leave nothing of state 1 at step 1"):
+        replace(nominal, tightening=rc.Tightening(np.array([[0.0, 5.0]] * 3), np.array([[0.0, 5.0]] * 3)))
+
+
+def test_a_search_that_ends_without_a_certificate_begins_again_at_recorded_inputs(predictor, nominal):  # noqa: F811
+    """From limits so near that the nearest local optimum does not do, but another one does."""
+    shares = np.linspace(0.1, 0.9, 9)
+    found = [rc.RobustOCP(predictor, nominal, raised(predictor, nominal, share)).solve(START) for share in shares]
+    best = max(share for share, plan in zip(shares, found, strict=True) if plan.success)
+    dense = np.linspace(3.0, 25.0, 400)
+    lower = predictor.envelopes[0][1].bounds(np.column_stack([np.tile(START, (400, 1)), dense])).lower
+    tube = predictor.boxes(START, nominal.solve(START).inputs)
+    reachable = (lower.max() - tube.lower[0, 1]) / (tube.upper[0, 1] - tube.lower[0, 1])
+    assert best >= min(reachable, 0.9) - 0.2
+
+
+def test_the_robust_region_contains_the_other(small_design):
+    assert small_design.is_nested
+    assert small_design.n_wrong == 0
+    assert small_design.region.certified(ROBUST).sum() > small_design.region.certified(BELIEVING).sum()
+    assert small_design.half_widths.shape == (16, 3, 2)
+
+
+def test_effects_have_the_right_sign(small_design):
+    by_what = {(effect.what, effect.value): effect for effect in small_design.effects}
+    assert by_what["noise bound x", 0.5].refutation
+    assert by_what["runs", 60].half_widths > by_what["runs", 164].half_widths
+    present, doubled = by_what["noise bound x", 1.0], by_what["noise bound x", 2.0]
+    assert doubled.half_widths > present.half_widths
+    assert doubled.shares[BELIEVING] <= present.shares[BELIEVING]
+    assert by_what["norm bound x", 2.0].half_widths > present.half_widths
+    assert by_what["runs", 164].shares == present.shares == by_what["horizon", 3].shares
+    for effect in small_design.effects:
+        if not effect.refutation:
+            assert effect.shares[ROBUST] >= effect.shares[BELIEVING]
+
+
+def test_as_a_limit_moves_the_margin_falls_with_it(small_design):
+    first, *_, last = small_design.trials
+    assert first.believing is rc.Verdict.CERTIFIED
+    assert first.price == 0.0
+    assert last.robust is not rc.Verdict.CERTIFIED
+    assert first.believing_margin > last.believing_margin
+
+
+def test_the_command_shows_tables_and_keeps_figures(run, tmp_path):  # noqa: F811
+    tiny = {**SMALL, "plant.horizon": 2, "design.horizons": [1], "design.runs": [], "design.noise_factors": []}
+    changes = [part for key, value in tiny.items() for part in ("--set", f"{key}={value}")]
+    code, text = run("run", "cstr_design", "--jobs", "1", *changes)
+    assert code == 0, text
+    for said in ("tightened limits", "What the certifiable region depends on", "as a limit moves", "contains that"):
+        assert said in text
+    folder = tmp_path / "results" / "cstr_design"
+    kept = json.loads((folder / "summary.json").read_text())["design"]
+    assert kept["robust_region_contains_the_other"] is True
+    assert {f"design_{name}.png" for name in ("widths", "region", "effects")} <= {f.name for f in folder.glob("*.png")}
+    assert "How far a limit can be moved" in (folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"design.horizons": [9]}, "only 8 steps"),
+        ({"design.sweep.state": "c_C"}, "must be one of c_A, c_B"),
+        ({"design.sweep.initial_state": [1.0]}, "must hold c_A, c_B"),
+        ({"design.region_states": ["c_A", "T"]}, "names 'T'"),
+    ],
+)
+def test_impossible_designs_are_refused_before_the_work(changes, message):
+    scenario, folder = load_scenario("cstr_design", changes)
+    with pytest.raises(rc.InputError, match=message):
+        run_study(scenario, folder, Work(1))

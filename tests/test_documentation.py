@@ -1,0 +1,83 @@
+"""The documentation as it is built: no warning, every block executed, nothing fetched, every public name explained."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import rkhs_control
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+NOT_CODE = {"toml", "json", "text", "console", "{toctree}"}
+
+
+def blocks(page):
+    """What the fenced blocks of a page are said to be."""
+    fences = re.findall(r"^ *```(.*)$", page.read_text(), flags=re.MULTILINE)
+    assert len(fences) % 2 == 0, f"{page.name} has a block without an end"
+    return fences[::2]
+
+
+def remote_resources(html):
+    """Scripts, styles and pictures that a reader's browser would fetch from elsewhere."""
+    tags = re.findall(r"<(?:script|img|iframe|link)\b[^>]*>", html)
+    return [tag for tag in tags if re.search(r"""(?:src|href)=["'](?:https?:)?//""", tag)]
+
+
+def test_the_documentation_builds_without_a_warning(tmp_path):
+    """One build, and what must be true of it; each Python block is run by it and raises what it raises."""
+    html = tmp_path / "html"
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "2", str(ROOT / "docs"), str(html)]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+    for page in PAGES:
+        built = (html / page.with_suffix(".html").name).read_text()
+        executed = built.count('<div class="cell_input docutils container">')
+        assert executed == blocks(page).count("python"), f"{page.name}: {executed} blocks were executed"
+        assert not remote_resources(built), page.name
+        formulas = re.findall(r"<math.*?</math>", built, flags=re.DOTALL)
+        assert not [formula for formula in formulas if "\\" in formula], f"{page.name} has a formula that was not read"
+    for style in html.rglob("*.css"):
+        assert not re.search(r"""(?:url\(|@import)\s*["']?(?:https?:)?//""", style.read_text()), style.name
+
+    reference = (html / "api.html").read_text()
+    missing = [n for n in rkhs_control.__all__ if n != "__version__" and f'id="rkhs_control.{n}"' not in reference]
+    assert not missing, "name their modules in docs/api.md"
+
+
+def test_no_python_hides_in_a_block_that_is_not_executed():
+    for page in PAGES:
+        assert set(blocks(page)) <= {"python", *NOT_CODE}, page.name
+
+
+def test_every_page_is_named_on_the_first_one():
+    index = (ROOT / "docs" / "index.md").read_text()
+    for page in PAGES:
+        assert page.stem == "index" or f"]({page.name})" in index, f"{page.name} is not in the map of index.md"
+
+
+def test_messages_that_are_explained_are_in_the_code():
+    code = "\n".join(
+        file.read_text() for folder in ("rkhs_control", "scenarios") for file in (ROOT / folder).rglob("*.py")
+    )
+    code = re.sub(r'"\s*\n\s*f?"', "", code)  # strings that go on in the next line
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    quoted = re.findall(r"^\| `([^`]* [^`]*)` \|", page, flags=re.MULTILINE)
+    quoted += re.findall(r'^## "(.*)"$', page, flags=re.MULTILINE)
+    assert len(quoted) > 10
+    for message in quoted:
+        for part in filter(None, (part.strip() for part in message.split("..."))):
+            assert part in code, f"no message says {part!r}"
+
+
+def test_commands_that_are_named_exist():
+    from typer.main import get_command
+
+    from rkhs_control.cli import app
+
+    known = set(get_command(app).commands)
+    for page in [ROOT / "README.md", *PAGES]:
+        named = set(re.findall(r"rkhs-control ([a-z][a-z-]*)", page.read_text()))
+        assert named <= known, f"{page.name} names {named - known}"
