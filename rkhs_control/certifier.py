@@ -173,7 +173,7 @@ class Certificate:
         if self.input_violation is not None:
             return f"{self.verdict.name}: {self.input_violation}"
         if self.first_failure is None:
-            return f"{self.verdict.name}: every box is inside the limits by at least {self.margin:.4g}"
+            return f"{self.verdict.name}: every box is inside the limits, the nearest by {self.margin:.4g}"
         if self.first_violation is not None:
             step, name = self.first_violation
             return (

@@ -105,7 +105,7 @@ def phase_figure(
     handles.append(Line2D([], [], label="limits", **_LIMIT))
     if truths is not None:
         handles.append(Line2D([], [], label="true trajectory", **_TRUTH))
-    figure.legend(handles=handles, loc="outside lower center", ncols=5)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3 if len(by_method) == 1 else 5)
     return figure
 
 

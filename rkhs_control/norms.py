@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .active_set import DEPENDENT
 from .errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from .gram import Gram
 from .kernels import Kernel
@@ -21,6 +20,7 @@ from .observations import Observations
 from .validation import FloatArray, as_points, as_vector, non_negative, positive
 
 _TINY = 1e-50  # a bound must be above zero, even where zero explains all data
+_DEPENDENT = 1e-8  # nearer to the span of those before it, as a share of k(x, x), a sample only adds rounding errors
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def norm_growth(X: npt.ArrayLike, values: npt.ArrayLike, kernel: Kernel) -> Norm
         for a in range(m):
             column[a] = (K[i, kept[a]] - L[a, :a] @ column[:a]) / L[a, a]
         distance2 = K[i, i] - column @ column
-        if distance2 > DEPENDENT * K[i, i]:
+        if distance2 > _DEPENDENT * K[i, i]:
             L[m, :m], L[m, m] = column, math.sqrt(distance2)
             coordinates[m] = (f[i] - column @ coordinates[:m]) / L[m, m]
             energy += coordinates[m] ** 2
@@ -116,13 +116,21 @@ class ConsistencyFrontier:
 
     noise_bounds: FloatArray
     least_norms: FloatArray
+    data: Observations
+    kernel: Kernel
 
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter((self.noise_bounds, self.least_norms))
 
     def refutes(self, noise_bound: float, norm_bound: float) -> bool:
-        """Whether the data refute the pair, beyond what rounding along the path may add."""
-        return norm_bound < (1.0 - 1e-9) * self.least_norm_at(noise_bound)
+        """Whether the data refute the pair: proved by weights, not read off the path, which rounding may mislead."""
+        widening = non_negative(noise_bound, "noise_bound") - self.data.noise_bound
+        lower = np.nextafter(self.data.lower - widening, -np.inf)
+        upper = np.nextafter(self.data.upper + widening, np.inf)
+        if (lower > upper).any():
+            return True
+        gram = Gram(self.data.X, self.kernel)
+        return least_norm(gram, lower, upper).certified_norm(gram, lower, upper) > norm_bound
 
     def least_norm_at(self, noise_bound: float) -> float:
         """The least norm for one noise bound within the range of the frontier.
@@ -157,4 +165,4 @@ def consistency_frontier(data: Observations, kernel: Kernel, down_to: float | No
             f"down_to = {down_to:.6g} would make intervals contradict; the least that does not is {present - room:.6g}"
         )
     path = least_norm(Gram(data.X, kernel), data.lower, data.upper, narrowing)
-    return ConsistencyFrontier(present + path.widenings, np.sqrt(np.maximum(path.energies, 0.0)))
+    return ConsistencyFrontier(present + path.widenings, np.sqrt(np.maximum(path.energies, 0.0)), data, kernel)

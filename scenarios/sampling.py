@@ -138,7 +138,7 @@ def _after(
     noise = by_name(scenario.plant.noise, predictor.runs.state_names, "plant.noise")
     states[:, 1:] += work.rng.uniform(-1.0, 1.0, states[:, 1:].shape) * noise
     runs = predictor.runs.joined(replace(predictor.runs, states=states, inputs=inputs))
-    return certificate.question.ask(replace(predictor, runs=runs))
+    return certificate.question.ask(predictor.with_runs(runs))
 
 
 def _anywhere(

@@ -88,8 +88,6 @@ def test_gaussian_process_bound_is_the_papers(data, queries):
     band = envelope.bounds(queries)
     np.testing.assert_allclose(band.upper - band.lower, 2 * beta * sigma, rtol=1e-6)
     np.testing.assert_allclose((band.upper + band.lower) / 2, kq @ np.linalg.solve(K, data.centre), rtol=1e-6)
-    authors = rc.GaussianProcessEnvelope(data, KERNEL, 6.0, noise_std=0.05, authors_beta=True)
-    np.testing.assert_allclose(authors.beta, 6.0 + 0.1 * np.sqrt(2 * (gain + 1 + np.log(100))), rtol=1e-9)
 
 
 def test_conic_solver_that_does_not_end_optimal_gives_no_bound(data, queries, monkeypatch):

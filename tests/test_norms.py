@@ -68,7 +68,29 @@ def test_frontier_refutes_what_lies_below_it(data):
     assert not frontier.refutes(0.1, 1.01 * least)
     assert frontier.least_norm_at(1e3) == 0.0
     with pytest.raises(rc.InputError, match=r"followed down to the noise bound 0\.1"):
-        frontier.refutes(0.01, 1.0)
+        frontier.least_norm_at(0.01)
+    narrower = rc.least_norm_estimate(rc.Observations(data.X, data.centre, 0.05), KERNEL).value
+    assert narrower > 1.1 * least
+    assert frontier.refutes(0.05, 0.99 * narrower)
+    assert not frontier.refutes(0.05, 1.01 * narrower)
+    assert rc.consistency_frontier(rc.Observations([0.0, 0.0], [0.0, 0.1], 0.1), KERNEL).refutes(0.04, 1e9)
+
+
+def test_frontier_never_refutes_a_function_through_nearly_noise_free_samples(rng):
+    """Far below the noise level norms are large, and the path loses digits."""
+    for _ in range(10):
+        truth = rc.KernelModel(rng.uniform(0, 5, (20, 1)), rc.SquaredExponential(0.8), rng.normal(size=20))
+        X = rng.uniform(0, 5, (40, 1))
+        data = rc.Observations(X, truth(X), 1e-3)
+        assert not rc.consistency_frontier(data, truth.kernel).refutes(1e-9, truth.norm)
+
+
+def test_noise_free_estimate_stays_below_the_true_norm_where_samples_nearly_depend_on_each_other():
+    for number in range(40):
+        rng = np.random.default_rng([5, number])
+        truth = rc.KernelModel(rng.uniform(0, 10, (25, 1)), rc.SquaredExponential(0.4), rng.normal(size=25))
+        X = rng.uniform(0, 10, (80, 1))
+        assert rc.norm_growth(X, truth(X), truth.kernel).norms[-1] <= truth.norm * (1 + 1e-6)
 
 
 def test_frontier_never_refutes_the_truth():

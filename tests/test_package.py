@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rkhs_control.scenarios.example import write_example
+
 ROOT = Path(__file__).resolve().parents[1]
 ORDER = [
     "verify",
@@ -104,5 +106,6 @@ def test_the_readme_runs(tmp_path, monkeypatch):
     """The Python blocks of README.md, one after the other; those of docs/ run when it is built."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     assert blocks
+    write_example(tmp_path / "my_plant")
     monkeypatch.chdir(tmp_path)
     exec(compile("\n".join(blocks), "README.md", "exec"), {"__name__": "readme"})

@@ -156,11 +156,26 @@ class RobustOCP:
         return RobustPlan(best.inputs, best.certificate, best.cost, task.start, tried)
 
     def _descend(self, task: _Task, best: _Iterate, iterations: int) -> tuple[_Iterate, int]:
-        """Follow the tangents from the best plan so far, in a region that grows while they keep their promise.
+        """The best plan that tangents lead to, and how many were tried.
 
-        Only limits that boxes come near to are watched; once these are kept, all are looked at.
+        Only limits that boxes come near to are watched on the way. At its end all are looked at, and if others have
+        come near, it goes on with these, too.
         """
-        watched = best.is_near_limits
+        watched, tried = best.is_near_limits, 0
+        while True:
+            best, more = self._follow_tangents(task, best, watched, iterations - tried)
+            tried += more
+            if best.is_glance:
+                best = self._assess(task, best.inputs)
+            unwatched = best.is_near_limits & ~watched
+            if best.lacking == 0.0 or tried >= iterations or not unwatched.any():
+                return best, tried
+            watched |= unwatched
+
+    def _follow_tangents(
+        self, task: _Task, best: _Iterate, watched: npt.NDArray[np.bool_], iterations: int
+    ) -> tuple[_Iterate, int]:
+        """From the best plan so far to the next, in a region that grows while tangents keep their promise."""
         other, radius, lacking = best, _FIRST_RADIUS, [best.lacking]
         while len(lacking) <= iterations and radius >= _STILL and not _is_stuck(lacking):
             inputs, promised = self._solve_near(task, best, other, watched, radius)
@@ -169,9 +184,6 @@ class RobustOCP:
                 radius *= _POOR
                 continue
             trial = self._glance(task, inputs, best, watched)
-            if trial.lacking == 0.0 and trial.merit < best.merit:
-                trial = self._assess(task, inputs)
-                watched |= trial.is_near_limits
             gain = best.merit - trial.merit
             moved = float(np.abs((inputs - best.inputs) / self._ranges).max())
             if gain < _POOR * hope:
@@ -183,7 +195,7 @@ class RobustOCP:
             lacking.append(best.lacking)
             if has_arrived:
                 break
-        return self._assess(task, best.inputs) if best.is_glance else best, len(lacking) - 1
+        return best, len(lacking) - 1
 
     def _recorded_starts(self, task: _Task, stuck: _Iterate) -> list[FloatArray]:
         """Plans that begin like recorded runs up to where one got stuck: boxes are narrow there.

@@ -21,13 +21,11 @@ class GaussianProcessEnvelope(Envelope):
     """`mu(x) +- beta sigma(x)`, `beta = Gamma + 4 lambda sqrt(gamma + 1 + ln(1 / delta))`.
 
     Gaussian noise of standard deviation `noise_std` (by default that which keeps 99 % within the noise bound);
-    `gamma` is the information gain of the data, a lower bound of the maximal one, which favours this method. With
-    `authors_beta` the factor is `Gamma + noise_bound sqrt(2 (gamma + 1 + ln(1 / delta)))`, as in the authors' code.
+    `gamma` is the information gain of the data, a lower bound of the maximal one, which favours this method.
     """
 
     confidence: float = 0.99
     noise_std: float | None = None
-    authors_beta: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,8 +52,6 @@ class GaussianProcessEnvelope(Envelope):
     @cached_property
     def beta(self) -> float:
         inside = self.information_gain + 1.0 - math.log(1.0 - self.confidence)
-        if self.authors_beta:
-            return self.radius + float(self.data.half_width.max()) * math.sqrt(2.0 * inside)
         return self.radius + 4.0 * self._noise_std * math.sqrt(inside)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:

@@ -11,7 +11,6 @@ from ..certifier import Verdict
 from ..envelope.base import Envelope
 from ..envelope.methods import method_name
 from ..figures import COLOURS, panels_of, state_label
-from ..least_norm import least_norm
 from ..norms import ConsistencyFrontier, NormBound, consistency_frontier
 from ..predictor import MultiStepPredictor
 from ..validation import FloatArray
@@ -124,13 +123,8 @@ def _frontier(envelope: Envelope) -> ConsistencyFrontier:
 
 def _refuted_noise(envelope: Envelope, frontier: ConsistencyFrontier) -> float | None:
     """A noise bound, the largest among the breakpoints, that the data provably refute under the norm bound."""
-    data, gram = envelope.data, envelope.gram
-    for noise in frontier.noise_bounds.tolist():
-        if not frontier.refutes(noise, envelope.radius):
-            continue
-        shift = data.noise_bound - noise
-        lower, upper = np.nextafter(data.lower + shift, -np.inf), np.nextafter(data.upper - shift, np.inf)
-        if least_norm(gram, lower, upper).certified_norm(gram, lower, upper) > envelope.radius:
+    for noise, least in zip(*frontier, strict=True):
+        if least > envelope.radius and frontier.refutes(noise, envelope.radius):
             return float(noise)
     return None
 
