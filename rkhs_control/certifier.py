@@ -70,7 +70,7 @@ class Question:
         return self._answer(predictor, tube)
 
     def _answer(self, predictor: MultiStepPredictor, tube: Tube) -> Certificate:
-        margins, hopes = _margins(tube, self.polytope)
+        margins, hopes = _margins(tube.lower, tube.upper, self.polytope)
         names = predictor.runs.input_names
         violation = _input_violation(self.inputs, self.input_limits, self.input_rate_limits, names)
         if violation is not None or (hopes < 0).any():
@@ -116,8 +116,10 @@ class Certificate:
 
     @property
     def starts_inside(self) -> bool:
-        """Whether the initial state itself keeps the limits; the verdict is about the steps after it."""
-        return bool(self.question.polytope.contains(self.question.x0))
+        """Whether the initial state keeps the limits, wherever it may be; the verdict is about the steps after it."""
+        x0, noise = self.question.x0, np.broadcast_to(self.question.initial_state_noise, self.question.x0.shape)
+        lower, upper = (np.where(noise == 0.0, x0, np.nextafter(x0 + s * noise, s * np.inf)) for s in (-1.0, 1.0))
+        return bool((_margins(lower[None], upper[None], self.question.polytope)[0] >= 0.0).all())
 
     def _first(self, distances: FloatArray) -> tuple[int, str] | None:
         failing = np.flatnonzero((distances < 0).any(axis=1))
@@ -308,14 +310,14 @@ def certify_plans(
     ]
 
 
-def _margins(tube: Tube, polytope: Polytope) -> tuple[FloatArray, FloatArray]:
+def _margins(lower: FloatArray, upper: FloatArray, polytope: Polytope) -> tuple[FloatArray, FloatArray]:
     """How far inside every constraint the worst corner of every box is, rounded down, and the best one, rounded up."""
-    shape = (len(tube.lower), len(polytope.offsets))
+    shape = (len(lower), len(polytope.offsets))
     margins, hopes = np.empty(shape), np.empty(shape)
     for n in range(shape[0]):
         for c, normal in enumerate(polytope.normals):
-            far = np.where(normal > 0, tube.upper[n], tube.lower[n])
-            near = np.where(normal > 0, tube.lower[n], tube.upper[n])
+            far = np.where(normal > 0, upper[n], lower[n])
+            near = np.where(normal > 0, lower[n], upper[n])
             used, offset = normal != 0, polytope.offsets[c]
             margins[n, c] = _difference_down(offset, _dot_up(normal[used], far[used]))
             hopes[n, c] = -_difference_down(_dot_down(normal[used], near[used]), offset)

@@ -135,8 +135,9 @@ def _within(question: Question, x0: FloatArray, inputs: FloatArray) -> tuple[Flo
     """Moved to the nearest within the limits; initial states outside a polytope are left out."""
     if question.input_limits is not None:
         inputs = question.input_limits.clip(inputs)
-    if isinstance(question.state_limits, Box):
-        x0 = question.state_limits.clip(x0)
+    limits, noise = question.state_limits, question.initial_state_noise
+    if isinstance(limits, Box) and (limits.lower + noise <= limits.upper - noise).all():
+        x0 = np.clip(x0, limits.lower + noise, limits.upper - noise)
     inside = question.polytope.contains(x0)
     return x0[inside], inputs[inside]
 

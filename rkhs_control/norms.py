@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import solve_triangular
 
 from .errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from .gram import Gram
-from .kernels import Kernel
+from .kernels import UNIT_ROUNDOFF, Kernel
 from .least_norm import LeastNorm, least_norm
 from .observations import Observations
 from .validation import FloatArray, as_points, as_vector, non_negative, positive
@@ -81,8 +82,9 @@ class NormGrowth:
 def norm_growth(X: npt.ArrayLike, values: npt.ArrayLike, kernel: Kernel) -> NormGrowth:
     """`sqrt(f_X' K_XX^-1 f_X)`, a lower bound of the norm of `f`, as the samples come in.
 
-    A sample whose input depends numerically on those before it adds nothing: the estimate stays a lower one. With
-    noisy values it is no bound at all, and usually far too large: `least_norm_estimate` is for those.
+    It is evaluated as `<f, s> / ||s||` for the interpolant `s`, rounded down: a lower bound even where the inputs
+    nearly depend on each other. With noisy values it is no bound at all, and usually far too large:
+    `least_norm_estimate` is for those.
     """
     points = as_points(X, "X")
     f = as_vector(values, "values", len(points))
@@ -91,7 +93,8 @@ def norm_growth(X: npt.ArrayLike, values: npt.ArrayLike, kernel: Kernel) -> Norm
     L = np.zeros((n, n))
     kept: list[int] = []
     coordinates = np.zeros(n)
-    energy, norms = 0.0, np.empty(n)
+    largest, norms = 0.0, np.empty(n)
+    rounding = kernel.rounding(points.shape[1])
     for i in range(n):
         m = len(kept)
         column = np.zeros(m)
@@ -101,17 +104,27 @@ def norm_growth(X: npt.ArrayLike, values: npt.ArrayLike, kernel: Kernel) -> Norm
         if distance2 > _DEPENDENT * K[i, i]:
             L[m, :m], L[m, m] = column, math.sqrt(distance2)
             coordinates[m] = (f[i] - column @ coordinates[:m]) / L[m, m]
-            energy += coordinates[m] ** 2
             kept.append(i)
-        norms[i] = math.sqrt(energy)
+            weights = solve_triangular(L[: m + 1, : m + 1], coordinates[: m + 1], lower=True, trans="T")
+            largest = max(largest, _certain_share(weights, f[kept], K[np.ix_(kept, kept)], rounding))
+        norms[i] = largest
     return NormGrowth(norms)
+
+
+def _certain_share(weights: FloatArray, values: FloatArray, K: FloatArray, rounding: float) -> float:
+    """`<f, s> / ||s||` for `s = sum_a weights_a k_{x_a}`, rounded down: no function with these values has less norm."""
+    size = np.abs(weights)
+    relative = 4.0 * (len(weights) + 4) * UNIT_ROUNDOFF
+    product = float(weights @ values) - relative * float(size @ np.abs(values))
+    squared = float(weights @ K @ weights) + (relative + 2.0 * rounding) * float(size @ np.abs(K) @ size)
+    return product / math.sqrt(squared) * (1.0 - 8.0 * UNIT_ROUNDOFF) if product > 0.0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class ConsistencyFrontier:
     """`least_norms[i]` is the least norm of a function that fits the data within `noise_bounds[i]`, which fall.
 
-    Unpacks as `noise_bounds, least_norms`. The squared norm is quadratic between two points, `least_norm_at` says it.
+    Unpacks as `noise_bounds, least_norms`. Between two of its points the squared norm is quadratic.
     """
 
     noise_bounds: FloatArray
@@ -123,12 +136,14 @@ class ConsistencyFrontier:
         return iter((self.noise_bounds, self.least_norms))
 
     def refutes(self, noise_bound: float, norm_bound: float) -> bool:
-        """Whether the data refute the pair: proved by weights, not read off the path, which rounding may mislead."""
-        widening = non_negative(noise_bound, "noise_bound") - self.data.noise_bound
+        """Whether the data refute the pair, of a noise bound within the range of the frontier.
+
+        Proved by weights, not read off the path, which rounding may mislead.
+        """
+        self._require_followed(noise_bound)
+        widening = np.nextafter(noise_bound - self.data.noise_bound, np.inf)
         lower = np.nextafter(self.data.lower - widening, -np.inf)
         upper = np.nextafter(self.data.upper + widening, np.inf)
-        if (lower > upper).any():
-            return True
         gram = Gram(self.data.X, self.kernel)
         return least_norm(gram, lower, upper).certified_norm(gram, lower, upper) > norm_bound
 
@@ -138,13 +153,16 @@ class ConsistencyFrontier:
         It is convex in the noise bound, so the chord between breakpoints lies above: what is said here is the
         breakpoint at the larger noise bound, a lower bound.
         """
-        first, last = self.noise_bounds[0], self.noise_bounds[-1]
-        if not noise_bound >= last - 1e-12 * abs(last):
-            raise InputError(f"the frontier was followed down to the noise bound {last:.6g}, not to {noise_bound:.6g}")
-        if noise_bound >= first:
+        self._require_followed(noise_bound)
+        if noise_bound >= self.noise_bounds[0]:
             return float(self.least_norms[0])
         passed = np.flatnonzero(self.noise_bounds >= noise_bound)
         return float(self.least_norms[passed[-1] if len(passed) else 0])
+
+    def _require_followed(self, noise_bound: float) -> None:
+        last = self.noise_bounds[-1]
+        if not noise_bound >= last - 8.0 * UNIT_ROUNDOFF * self.noise_bounds[0]:
+            raise InputError(f"the frontier was followed down to the noise bound {last:.6g}, not to {noise_bound:.6g}")
 
 
 def consistency_frontier(data: Observations, kernel: Kernel, down_to: float | None = None) -> ConsistencyFrontier:

@@ -15,11 +15,11 @@ from ..control.robust import RobustOCP
 from ..errors import InputError
 from ..validation import FloatArray, as_vector
 from .material import OPTIMAL, Material, Work
-from .schema import ClosedLoopStudy, Scenario
+from .schema import ClosedLoopStudy, Scenario, by_name
 
 CERTAINTY_EQUIVALENT, ROBUST, CERTIFIED = "certainty equivalent", "robust", "certified"
 _RUNS_A_TASK = 5
-_ITERATIONS = 16  # of the robust problem: what takes more would come too late
+_ITERATIONS = 24  # of the robust problem: what takes more would come too late
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +56,20 @@ def compare_controllers(scenario: Scenario, material: Material, work: Work) -> d
     lower, upper = settings.initial_states or (limits.lower.tolist(), limits.upper.tolist())
     if not len(lower) == len(upper) == limits.n_dims:
         raise InputError(f"closed_loop.initial_states must hold {', '.join(material.runs.state_names)} twice")
+    if not np.isfinite([lower, upper]).all():
+        raise InputError("closed_loop.initial_states is needed where states have no limits")
+    noise = by_name(scenario.initial_state_noise, material.runs.state_names, "initial_state_noise")
     x0 = work.rng.uniform(lower, upper, (settings.runs, limits.n_dims))
     chunks = np.array_split(x0, max(1, len(x0) // _RUNS_A_TASK))
     results = {}
     for name in (CERTAINTY_EQUIVALENT, ROBUST, CERTIFIED):
         found: list[LoopRun] = []
         with work.stage(f"closed loops, {name}") as progress:
-            tasks = (delayed(_run_some)(name, chunk, settings, material) for chunk in chunks)
+            generators = np.random.default_rng(work.seed).spawn(len(chunks))
+            tasks = (
+                delayed(_run_some)(name, chunk, settings, material, noise, rng)
+                for chunk, rng in zip(chunks, generators, strict=True)
+            )
             for part in Parallel(work.n_jobs, return_as="generator")(tasks):
                 found += part
                 progress(len(found), len(x0))
@@ -70,18 +77,27 @@ def compare_controllers(scenario: Scenario, material: Material, work: Work) -> d
     return results
 
 
-def _run_some(name: str, x0: FloatArray, settings: ClosedLoopStudy, material: Material) -> list[LoopRun]:
-    make = _makers(settings, material)[name]
-    return [_run(make(), start, settings.steps, material) for start in x0]
+def _run_some(
+    name: str,
+    x0: FloatArray,
+    settings: ClosedLoopStudy,
+    material: Material,
+    noise: float | FloatArray,
+    rng: np.random.Generator,
+) -> list[LoopRun]:
+    make = _makers(settings, material, noise)[name]
+    errors = rng.uniform(-1.0, 1.0, (len(x0), settings.steps, x0.shape[1])) * noise
+    return [_run(make(), start, wrong_by, material) for start, wrong_by in zip(x0, errors, strict=True)]
 
 
-def _makers(settings: ClosedLoopStudy, material: Material) -> dict[str, Callable[[], Any]]:
+def _makers(settings: ClosedLoopStudy, material: Material, noise: float | FloatArray) -> dict[str, Callable[[], Any]]:
     """For every controller, what makes a fresh one; all of a task share what is compiled."""
     control, predictor, limits = material.control, material.predictors[OPTIMAL], material.limits
     assert control is not None
     safe_input = as_vector(settings.safe_input, "closed_loop.safe_input", material.runs.n_inputs)
-    robust = RobustOCP(predictor, control, limits.state_limits, limits.input_rate_limits, iterations=_ITERATIONS)
-    certified = (predictor, limits.state_limits, limits.input_limits, safe_input, robust, limits.input_rate_limits)
+    states, rates = limits.state_limits, limits.input_rate_limits
+    robust = RobustOCP(predictor, control, states, rates, noise, iterations=_ITERATIONS)
+    certified = (predictor, states, limits.input_limits, safe_input, robust, rates, noise)
     return {
         CERTAINTY_EQUIVALENT: lambda: _First(lambda x: control.solve(x).inputs),
         ROBUST: lambda: _First(lambda x: robust.solve(x).inputs),
@@ -101,17 +117,18 @@ class _First:
         return first
 
 
-def _run(controller: Any, x0: FloatArray, n_steps: int, material: Material) -> LoopRun:
+def _run(controller: Any, x0: FloatArray, errors: FloatArray, material: Material) -> LoopRun:
+    """The controller is told the state with an error, `(n_steps, n_states)`; the same for every controller."""
     assert material.plant is not None
     assert material.control is not None
     states, inputs, seconds = [x0], [], []
-    for _ in range(n_steps):
+    for error in errors:
         began = time.perf_counter()
-        u = np.asarray(controller.make_step(states[-1]))
+        u = np.asarray(controller.make_step(states[-1] + error))
         seconds.append(time.perf_counter() - began)
         inputs.append(u)
         states.append(material.plant.simulate(states[-1], u[None])[-1])
-    cost = sum(float(material.control.cost(x, u, 1)) for x, u in zip(states[1:], inputs, strict=True))
+    cost = sum(float(material.control.cost(x, u, 0)) for x, u in zip(states[1:], inputs, strict=True))
     return LoopRun(
         np.array(states),
         np.array(inputs),

@@ -20,11 +20,12 @@ from ..selection import Progress
 from ..sets import Box
 from ..trajectories import Trajectories
 from ..validation import FloatArray
+from .closed_loop import CERTAINTY_EQUIVALENT, ROBUST
 from .material import OPTIMAL, Limits, Material, Source, Work
 from .region import Region, region_pair, require_region
-from .schema import DesignStudy, LimitSweep, Scenario
+from .schema import DesignStudy, LimitSweep, Scenario, by_name
 
-BELIEVING, TIGHTENED, ROBUST = "certainty equivalent", "tightened limits", "robust"
+TIGHTENED = "tightened limits"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class DesignResult:
     tightening: Tightening
     """What the predictions of those plans must keep from the limits."""
     tightening_share: float
-    """Of the plans that this suffices for."""
+    """Of the plans that each of these numbers, taken by itself, suffices for."""
     region: Region
     n_wrong: int | None
     """Certified plans that violate a limit on the simulated plant: with right assumptions, none."""
@@ -77,7 +78,7 @@ class DesignResult:
     @property
     def is_nested(self) -> bool:
         """Whether whatever is certified without robust planning is certified with it."""
-        return bool((self.region.certified(BELIEVING) <= self.region.certified(ROBUST)).all())
+        return bool((self.region.certified(CERTAINTY_EQUIVALENT) <= self.region.certified(ROBUST)).all())
 
     def figures(self, runs: Trajectories) -> dict[str, Any]:
         """By file name."""
@@ -106,6 +107,8 @@ def require_design(settings: DesignStudy, source: Source) -> None:
             raise InputError(f"design.sweep.state must be one of {', '.join(source.state_names)}")
         if len(settings.sweep.initial_state) != len(source.state_names):
             raise InputError(f"design.sweep.initial_state must hold {', '.join(source.state_names)}")
+        for value in settings.sweep.values:
+            _moved(source.limits, settings.sweep, source.state_names, value)
 
 
 def run_design(scenario: Scenario, material: Material, work: Work) -> DesignResult:
@@ -113,12 +116,13 @@ def run_design(scenario: Scenario, material: Material, work: Work) -> DesignResu
     settings = scenario.design
     assert settings is not None
     assert material.control is not None
-    base = _Designer(settings, material, material.predictors[OPTIMAL], material.control)
+    noise = by_name(scenario.initial_state_noise, material.runs.state_names, "initial_state_noise")
+    base = _Designer(settings, material, material.predictors[OPTIMAL], material.control, noise)
     grid, x0 = base.grid(settings.region)
     with work.stage("planning over the region") as progress:
         believing = base.certified_plans(material.control, x0, work, progress)
     tightening = tightening_for(material.control, believing, settings.tightening_share)
-    by_planning = {BELIEVING: believing}
+    by_planning = {CERTAINTY_EQUIVALENT: believing}
     try:
         cautious = replace(material.control, tightening=tightening)
     except InputError:  # nothing is left between tightened limits
@@ -152,6 +156,8 @@ class _Designer:
     material: Material
     predictor: MultiStepPredictor
     control: CertaintyEquivalentOCP
+    noise: float | FloatArray
+    """How far true initial states may be from those planned from."""
 
     def grid(self, shape: tuple[int, int]) -> tuple[Region, FloatArray]:
         cost, names = self.control.cost, self.material.runs.state_names
@@ -165,7 +171,8 @@ class _Designer:
     ) -> list[Certificate]:
         plans = control.solve_many(x0, work.n_jobs, progress)
         inputs = np.array([plan.inputs for plan in plans])
-        return certify_plans(self.predictor, x0, inputs, **vars(self.material.limits), n_jobs=work.n_jobs)
+        limits = vars(self.material.limits)
+        return certify_plans(self.predictor, x0, inputs, **limits, initial_state_noise=self.noise, n_jobs=work.n_jobs)
 
     def robust_plans(self, x0: FloatArray, work: Work, progress: Progress | None = None) -> list[Certificate]:
         plans = self.robust(self.material.limits).solve_many(x0, work.n_jobs, progress)
@@ -173,13 +180,13 @@ class _Designer:
 
     def robust(self, limits: Limits) -> RobustOCP:
         nominal = replace(self.control, state_limits=limits.state_limits)
-        return RobustOCP(self.predictor, nominal, limits.state_limits, limits.input_rate_limits)
+        return RobustOCP(self.predictor, nominal, limits.state_limits, limits.input_rate_limits, self.noise)
 
     def effect(self, what: str, value: float, work: Work) -> Effect:
         """On a coarser grid, because there are many."""
         _, x0 = self.grid(self.settings.effects_region)
         believing = self.certified_plans(self.control, x0, work)
-        found = {BELIEVING: believing, ROBUST: self.robust_plans(x0, work)}
+        found = {CERTAINTY_EQUIVALENT: believing, ROBUST: self.robust_plans(x0, work)}
         shares = {name: float(np.mean([c.verdict is Verdict.CERTIFIED for c in cs])) for name, cs in found.items()}
         return Effect(what, value, tuple(half_widths(believing)[:, -1].mean(axis=0).tolist()), shares)
 
@@ -202,7 +209,7 @@ def _effects(base: _Designer, work: Work) -> list[Effect]:
     order = work.rng.permutation(len(runs))
     changes: list[tuple[str, float, float, Callable[[float], _Designer]]] = [
         *(("horizon", n, runs.horizon, base.shorter) for n in settings.horizons),
-        *(("runs", n, len(runs), lambda n: base.with_fewer(order[:n])) for n in settings.runs),
+        *(("runs", min(n, len(runs)), len(runs), lambda n: base.with_fewer(order[:n])) for n in settings.runs),
         *(("noise bound x", factor, 1.0, lambda f: base.scaled(noise=f)) for factor in settings.noise_factors),
         *(("norm bound x", factor, 1.0, lambda f: base.scaled(norm=f)) for factor in settings.norm_factors),
     ]
@@ -223,14 +230,10 @@ def _effects(base: _Designer, work: Work) -> list[Effect]:
 
 def _limit_trials(sweep: LimitSweep, base: _Designer, work: Work) -> list[LimitTrial]:
     """The same initial state under one limit after the other."""
-    limits, state = base.material.limits, base.material.runs.state_names.index(sweep.state)
-    trials = []
+    limits, trials = base.material.limits, []
     with work.stage(f"moving the limit of {sweep.state}") as progress:
         for value in sweep.values:
-            ends = {end: getattr(limits.state_limits, end).copy() for end in ("lower", "upper")}
-            ends[sweep.end][state] = value
-            moved = replace(limits, state_limits=Box(**ends))
-            problem = base.robust(moved)
+            problem = base.robust(_moved(limits, sweep, base.material.runs.state_names, value))
             began = time.perf_counter()
             found = problem.solve(sweep.initial_state)
             seconds = time.perf_counter() - began
@@ -250,6 +253,12 @@ def _limit_trials(sweep: LimitSweep, base: _Designer, work: Work) -> list[LimitT
             )
             progress(len(trials), len(sweep.values))
     return trials
+
+
+def _moved(limits: Limits, sweep: LimitSweep, names: tuple[str, ...], value: float) -> Limits:
+    ends = {end: getattr(limits.state_limits, end).copy() for end in ("lower", "upper")}
+    ends[sweep.end][names.index(sweep.state)] = value
+    return replace(limits, state_limits=Box(**ends))
 
 
 def _wrong(certificates: list[Certificate], material: Material) -> int:

@@ -11,7 +11,6 @@ from .. import figures
 from ..certifier import Certificate, Verdict, certify, certify_plans
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ..experiments import Experiment, experiments_around, rank_experiments
-from ..sets import Box
 from ..validation import FloatArray
 from .material import OPTIMAL, Material, Work
 from .schema import SamplingStudy, Scenario, by_name
@@ -85,7 +84,7 @@ def sample_until_decided(scenario: Scenario, material: Material, work: Work) -> 
     for name, draw in ((ANYWHERE, _anywhere), (NEARBY, _nearby)):
         found = [first]
         with work.stage(f"as many experiments, {name}") as progress:
-            drawn = draw(first, sum(counts), settings.only_certified, work.rng) if counts else ()
+            drawn = draw(first, sum(counts), settings, work.rng) if counts else ()
             parts = zip(*(np.array_split(array, np.cumsum(counts)[:-1]) for array in drawn), strict=True)
             for starts, sequences in parts:
                 found.append(_after(found[-1], starts, sequences, material, scenario, work))
@@ -142,24 +141,26 @@ def _after(
 
 
 def _anywhere(
-    first: Certificate, n: int, only_certified: bool, rng: np.random.Generator
+    first: Certificate, n: int, settings: SamplingStudy, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Drawn uniformly from within the limits, like the runs that a plant is explored with; few are certified."""
-    limits, box = first.question.state_limits, first.question.input_limits
-    assert isinstance(limits, Box)
-    assert box is not None
-    shape = (n, first.predictor.horizon, box.n_dims)
-    return rng.uniform(limits.lower, limits.upper, (n, limits.n_dims)), rng.uniform(box.lower, box.upper, shape)
+    """Drawn uniformly from where runs were recorded; few would be certified."""
+    runs = first.predictor.runs
+    starts, inputs = runs.states[:, 0], runs.inputs
+    shape = (n, runs.horizon, runs.n_inputs)
+    return (
+        rng.uniform(starts.min(axis=0), starts.max(axis=0), (n, runs.n_states)),
+        rng.uniform(inputs.min(axis=(0, 1)), inputs.max(axis=(0, 1)), shape),
+    )
 
 
 def _nearby(
-    first: Certificate, n: int, only_certified: bool, rng: np.random.Generator
+    first: Certificate, n: int, settings: SamplingStudy, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Drawn from the candidates that are ranked otherwise, under the same condition."""
     x0, inputs = experiments_around(first, _NEARBY_CANDIDATES, rng)
     question = first.question
     limits = question.state_limits, question.input_limits, question.input_rate_limits
     certificates = certify_plans(first.predictor, x0, inputs, *limits, question.initial_state_noise)
-    allowed = [k for k, c in enumerate(certificates) if not only_certified or c.verdict is Verdict.CERTIFIED]
+    allowed = [k for k, c in enumerate(certificates) if not settings.only_certified or c.verdict is Verdict.CERTIFIED]
     chosen = rng.permutation(allowed)[:n].astype(int)
     return x0[chosen], inputs[chosen]

@@ -207,7 +207,7 @@ class DesignStudy(Section):
     region_states: tuple[str, str] | None = None
     """The two states of that grid, the first two by default; others are at the reference of the controller."""
     tightening_share: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Tightened limits suffice for this share of the plans; the last tenth may need far more than the rest."""
+    """Each tightened limit, taken by itself, suffices for this share of the plans; the rest may need far more."""
     effects_region: tuple[Count, Count] = (6, 6)
     """The grid on which each of the following is tried."""
     horizons: list[Count] = []

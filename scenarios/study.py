@@ -251,7 +251,8 @@ def _check(scenario: Scenario, material: Material, work: Work) -> Check:
         n_inside=sum(int(c.tube.contains(truth).sum()) for c, truth in zip(certificates, truths, strict=True)),
         verdicts={verdict: verdicts.count(verdict) for verdict in Verdict},
         n_wrong=sum(
-            v is (Verdict.REFUTED if f else Verdict.CERTIFIED) for v, f in zip(verdicts, feasible, strict=True)
+            c.verdict is (Verdict.REFUTED if f else Verdict.CERTIFIED) and c.input_violation is None
+            for c, f in zip(certificates, feasible, strict=True)
         ),
         plans_per_second=len(x0) / seconds,
     )

@@ -165,7 +165,7 @@ def _design_sections(design: DesignResult, result: StudyResult) -> Iterator[Sect
     ]
     text = (
         "Half-widths of the boxes on average over the region, and how far inside the limits the predictions of a "
-        f"nominal controller must stay for {design.tightening_share:.0%} of its plans to be certified."
+        f"nominal controller must stay; each number suffices by itself for {design.tightening_share:.0%} of its plans."
     )
     pictures = [Picture(drawn["design_widths"], "Half-widths of the boxes by step.")]
     yield Section("Tightened limits", [text, Table(header, rows), Gallery(pictures)])

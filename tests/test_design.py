@@ -11,7 +11,7 @@ from test_predictor import plant  # noqa: F401
 from test_robust import START, nominal, predictor, raised  # noqa: F401
 
 import rkhs_control as rc
-from rkhs_control.scenarios.design import BELIEVING, ROBUST
+from rkhs_control.scenarios.closed_loop import CERTAINTY_EQUIVALENT, ROBUST
 from rkhs_control.scenarios.material import Work
 from rkhs_control.scenarios.schema import load_scenario
 from rkhs_control.scenarios.study import run_study
@@ -118,7 +118,7 @@ def test_a_search_that_ends_without_a_certificate_begins_again_at_recorded_input
 def test_the_robust_region_contains_the_other(small_design):
     assert small_design.is_nested
     assert small_design.n_wrong == 0
-    assert small_design.region.certified(ROBUST).sum() > small_design.region.certified(BELIEVING).sum()
+    assert small_design.region.certified(ROBUST).sum() > small_design.region.certified(CERTAINTY_EQUIVALENT).sum()
     assert small_design.half_widths.shape == (16, 3, 2)
 
 
@@ -128,12 +128,12 @@ def test_effects_have_the_right_sign(small_design):
     assert by_what["runs", 60].half_widths > by_what["runs", 164].half_widths
     present, doubled = by_what["noise bound x", 1.0], by_what["noise bound x", 2.0]
     assert doubled.half_widths > present.half_widths
-    assert doubled.shares[BELIEVING] <= present.shares[BELIEVING]
+    assert doubled.shares[CERTAINTY_EQUIVALENT] <= present.shares[CERTAINTY_EQUIVALENT]
     assert by_what["norm bound x", 2.0].half_widths > present.half_widths
     assert by_what["runs", 164].shares == present.shares == by_what["horizon", 3].shares
     for effect in small_design.effects:
         if not effect.refutation:
-            assert effect.shares[ROBUST] >= effect.shares[BELIEVING]
+            assert effect.shares[ROBUST] >= effect.shares[CERTAINTY_EQUIVALENT]
 
 
 def test_as_a_limit_moves_the_margin_falls_with_it(small_design):

@@ -69,11 +69,23 @@ def test_frontier_refutes_what_lies_below_it(data):
     assert frontier.least_norm_at(1e3) == 0.0
     with pytest.raises(rc.InputError, match=r"followed down to the noise bound 0\.1"):
         frontier.least_norm_at(0.01)
+    with pytest.raises(rc.InputError, match=r"followed down to the noise bound 0\.1"):
+        frontier.refutes(0.01, 1.0)
+    further = rc.consistency_frontier(data, KERNEL, down_to=0.05)
     narrower = rc.least_norm_estimate(rc.Observations(data.X, data.centre, 0.05), KERNEL).value
     assert narrower > 1.1 * least
-    assert frontier.refutes(0.05, 0.99 * narrower)
-    assert not frontier.refutes(0.05, 1.01 * narrower)
-    assert rc.consistency_frontier(rc.Observations([0.0, 0.0], [0.0, 0.1], 0.1), KERNEL).refutes(0.04, 1e9)
+    assert further.refutes(0.05, 0.99 * narrower)
+    assert not further.refutes(0.05, 1.01 * narrower)
+
+
+def test_frontier_never_refutes_what_the_data_just_allow(rng):
+    """Two outputs at one input, and the least noise bound under which they agree, however it is rounded."""
+    for _ in range(300):
+        low, high = np.sort(rng.uniform(-1, 1, 2))
+        noise = rng.uniform(1, 2)
+        least = np.nextafter((high - low) / 2.0, np.inf)
+        frontier = rc.consistency_frontier(rc.Observations([0.0, 0.0], [low, high], noise), KERNEL, down_to=least)
+        assert not frontier.refutes(max(least, frontier.noise_bounds[-1]), 1e9)
 
 
 def test_frontier_never_refutes_a_function_through_nearly_noise_free_samples(rng):
@@ -82,7 +94,7 @@ def test_frontier_never_refutes_a_function_through_nearly_noise_free_samples(rng
         truth = rc.KernelModel(rng.uniform(0, 5, (20, 1)), rc.SquaredExponential(0.8), rng.normal(size=20))
         X = rng.uniform(0, 5, (40, 1))
         data = rc.Observations(X, truth(X), 1e-3)
-        assert not rc.consistency_frontier(data, truth.kernel).refutes(1e-9, truth.norm)
+        assert not rc.consistency_frontier(data, truth.kernel, down_to=1e-9).refutes(1e-9, truth.norm)
 
 
 def test_noise_free_estimate_stays_below_the_true_norm_where_samples_nearly_depend_on_each_other():
@@ -91,6 +103,11 @@ def test_noise_free_estimate_stays_below_the_true_norm_where_samples_nearly_depe
         truth = rc.KernelModel(rng.uniform(0, 10, (25, 1)), rc.SquaredExponential(0.4), rng.normal(size=25))
         X = rng.uniform(0, 10, (80, 1))
         assert rc.norm_growth(X, truth(X), truth.kernel).norms[-1] <= truth.norm * (1 + 1e-6)
+    even = np.linspace(-1, 1, 61)[:, None]  # so many inputs that no factor of their kernel matrix can be trusted
+    for number in range(40):
+        rng = np.random.default_rng([6, number])
+        truth = rc.KernelModel(rng.uniform(-1, 1, (5, 1)), rc.SquaredExponential(0.4), rng.normal(size=5))
+        assert rc.norm_growth(even, truth(even), truth.kernel).norms[-1] <= truth.norm * (1 + 1e-6)
 
 
 def test_frontier_never_refutes_the_truth():

@@ -156,7 +156,10 @@ class CertaintyEquivalentOCP:
 
     def predict(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, float]:
         """What the models say of a plan: states `(n_steps, n_states)`, and the cost."""
-        states, cost = self._compiled[1](as_floats(x0, "x0"), as_floats(inputs, "inputs").ravel())
+        plan, shape = as_floats(inputs, "inputs"), (self.horizon, self.input_limits.n_dims)
+        if plan.shape != shape:
+            raise InputError(f"inputs must have shape {shape}, as long as the horizon of the models; got {plan.shape}")
+        states, cost = self._compiled[1](as_floats(x0, "x0"), plan.ravel())
         return np.array(states).reshape(self.horizon, self.state_limits.n_dims), float(cost)
 
     def expressions(self, x0: Any, u: Any) -> tuple[Any, Any]:

@@ -23,7 +23,8 @@ def tightening_for(
     """How far inside the limits the predictions of `nominal` must stay for these plans to be certified.
 
     At every step and for every state, from either side: what the box reaches beyond the prediction, the largest over
-    all plans, or over the given share of them. Other plans may need more: only a certificate tells.
+    all plans. With a `share` each of these numbers, taken by itself, is enough for that share of the plans. Other plans
+    may need more: only a certificate tells.
     """
     if not certificates:
         raise InputError("tightenings come from the boxes of plans; there are none")
@@ -32,5 +33,7 @@ def tightening_for(
     predicted = np.array([nominal.predict(c.question.x0, c.question.inputs)[0] for c in certificates])
     lower, upper = (np.array([getattr(c.tube, end) for c in certificates]) for end in ("lower", "upper"))
     # a model may lie outside the box; that side then needs more, the other less than nothing
-    below, above = (np.maximum(np.quantile(d, share, axis=0), 0.0) for d in (predicted - lower, upper - predicted))
+    below, above = (
+        np.maximum(np.quantile(d, share, axis=0, method="higher"), 0.0) for d in (predicted - lower, upper - predicted)
+    )
     return Tightening(below, above)

@@ -8,8 +8,10 @@ may start from a plan that cannot be certified. What is returned is judged by th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -60,7 +62,8 @@ class RobustPlan:
     @property
     def price(self) -> float:
         """How much dearer it is than what it started from, as a share of that cost."""
-        return (self.cost - self.start.cost) / abs(self.start.cost)
+        dearer = self.cost - self.start.cost
+        return dearer / abs(self.start.cost) if self.start.cost else math.inf * dearer if dearer else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +76,7 @@ class RobustOCP:
     nominal : the certainty-equivalent problem with the models, the cost and the input limits
     state_limits, input_rate_limits : what every box, and every change of the inputs, must keep
     initial_state_noise : how far the true initial state may be from the one planned from
-    iterations : at most so many times are the bounds computed
+    iterations : at most so many plans are tried after the first
     """
 
     predictor: MultiStepPredictor
@@ -82,7 +85,7 @@ class RobustOCP:
     input_rate_limits: Box | None = None
     initial_state_noise: float | FloatArray = 0.0
     iterations: int = 40
-    _gradients: dict[tuple[int, int], Any] = field(default_factory=dict, repr=False)
+    _gradients: dict[tuple[int, int], Any] = field(default_factory=dict, repr=False, init=False)
 
     def __post_init__(self) -> None:
         if self.predictor.horizon < self.nominal.horizon:
@@ -91,11 +94,14 @@ class RobustOCP:
             )
         if not issubclass(self.predictor.method, OptimalEnvelope | ClosedFormEnvelope):
             raise InputError(f"there are no gradients of {self.predictor.method.__name__}; OptimalEnvelope has them")
+        for envelope in chain(*self.predictor.envelopes):
+            envelope.kernel.gradient(envelope.data.X[:1], envelope.data.X[:1])  # refused now if there is none
 
     def solve(self, x0: npt.ArrayLike, guess: npt.ArrayLike | None = None) -> RobustPlan:
         """The cheapest plan that is found to be certified, from the certainty-equivalent one on.
 
-        If that one is certified, it is the answer. If none is found, the answer is the one that lacks least.
+        If that one is certified, it is the answer; one that breaks input rates is first moved to where it keeps them.
+        If none is found, the answer is the one that lacks least.
         """
         return self._improve(_Task(as_floats(x0, "x0"), self.nominal.solve(x0, guess), is_repair=False))
 
@@ -143,14 +149,15 @@ class RobustOCP:
 
     def _improve(self, task: _Task) -> RobustPlan:
         """Search near the start; where that ends without a certificate, near what was recorded."""
-        start = self._assess(task, task.start.inputs)
+        start = self._assess(task, self._within_rates(task.start.inputs))
         best, tried = (start, 0) if start.lacking == 0.0 else self._descend(task, start, self.iterations)
         if best.lacking > 0.0:
             for inputs in self._recorded_starts(task, best):
                 if best.lacking == 0.0 or tried >= self.iterations:
                     break
                 strict = replace(task, penalty=_HIGH_PENALTY)
-                found, more = self._descend(strict, self._assess(strict, inputs), self.iterations - tried - 1)
+                begin = self._assess(strict, self._within_rates(inputs))
+                found, more = self._descend(strict, begin, self.iterations - tried - 1)
                 tried += more + 1
                 best = min(best, found, key=lambda iterate: (iterate.lacking, iterate.merit))
         return RobustPlan(best.inputs, best.certificate, best.cost, task.start, tried)
@@ -163,12 +170,13 @@ class RobustOCP:
         """
         watched, tried = best.is_near_limits, 0
         while True:
-            best, more = self._follow_tangents(task, best, watched, iterations - tried)
+            found, more = self._follow_tangents(task, best, watched, iterations - tried)
             tried += more
-            if best.is_glance:
-                best = self._assess(task, best.inputs)
-            unwatched = best.is_near_limits & ~watched
-            if best.lacking == 0.0 or tried >= iterations or not unwatched.any():
+            if found.is_glance:
+                found = self._assess(task, found.inputs)
+            best = min(best, found, key=lambda iterate: iterate.merit)
+            unwatched = found.is_near_limits & ~watched
+            if found.lacking == 0.0 or tried >= iterations or not unwatched.any():
                 return best, tried
             watched |= unwatched
 
@@ -215,7 +223,8 @@ class RobustOCP:
         ends = np.stack(
             [np.column_stack([band.lower for band in bands]), np.column_stack([b.upper for b in bands])], -1
         )
-        room = self._room(ends).min(axis=1)
+        shift = self._shifts[n - 1][:, None] * np.array([-1.0, 1.0])
+        room = self._room(ends + shift).min(axis=1)
         best = [k for k in np.argsort(-room)[:_RESTARTS] if room[k] > stuck.margins[n - 1].min()]
         return [np.vstack([beginnings[k], stuck.inputs[n:]]) for k in best]
 
@@ -284,7 +293,6 @@ class RobustOCP:
         share = _BACKOFF + (_BACKOFF_BY_RADIUS * radius if at.lacking > 0.0 else 0.0)
         widths = np.repeat(at.widths, at.margins.shape[1])
         backoff = share * widths + np.clip(-margins, 0.0, _OVERSHOOT * widths)
-        rates = self.input_rate_limits or Box(np.full(limits.n_dims, -np.inf), np.full(limits.n_dims, np.inf))
         lower = np.maximum(limits.lower, at.inputs - radius * self._ranges).ravel()
         upper = np.minimum(limits.upper, at.inputs + radius * self._ranges).ravel()
         # slopes @ (u - u_at) - slack <= margins - backoff, by both tangents
@@ -295,11 +303,11 @@ class RobustOCP:
             p=np.concatenate([[task.penalty], task.x0, task.start.inputs.ravel(), rows.ravel(order="F")]),
             lbx=np.concatenate([lower, np.zeros(len(margins))]),
             ubx=np.concatenate([upper, np.full(len(margins), np.inf)]),
-            lbg=np.concatenate([np.full(len(room), -np.inf), np.tile(rates.lower, steps)]),
-            ubg=np.concatenate([room, np.tile(rates.upper, steps)]),
+            lbg=np.concatenate([np.full(len(room), -np.inf), np.tile(self._rates.lower, steps)]),
+            ubg=np.concatenate([room, np.tile(self._rates.upper, steps)]),
         )
         flat = np.array(solution["x"]).ravel()[: at.inputs.size]
-        return limits.clip(flat.reshape(at.inputs.shape)), float(solution["f"])
+        return self._within_rates(limits.clip(flat.reshape(at.inputs.shape))), float(solution["f"])
 
     def _tangents(
         self, task: _Task, at: _Iterate, watched: npt.NDArray[np.bool_], inputs: FloatArray
@@ -312,6 +320,25 @@ class RobustOCP:
     def __getstate__(self) -> dict[str, Any]:
         """What CasADi compiled stays behind."""
         return {**{name: value for name, value in vars(self).items() if name != "_solvers"}, "_gradients": {}}
+
+    def _within_rates(self, inputs: FloatArray) -> FloatArray:
+        """Each input as near to what is wanted as the one before it allows; solvers leave limits by rounding."""
+        if self.input_rate_limits is None:
+            return inputs
+        kept = [inputs[0]]
+        for wanted in inputs[1:]:
+            near = np.clip(wanted, kept[-1] + self._rates.lower, kept[-1] + self._rates.upper)
+            kept.append(self.nominal.input_limits.clip(near))
+        return np.array(kept)
+
+    @cached_property
+    def _rates(self) -> Box:
+        """Limits of the changes of inputs, drawn in by what rounding may do."""
+        if self.input_rate_limits is None:
+            return Box(np.full(len(self._ranges), -np.inf), np.full(len(self._ranges), np.inf))
+        lower, upper = self.input_rate_limits.lower, self.input_rate_limits.upper
+        room = np.minimum(1e-9 * self._ranges, (upper - lower) / 2.0)
+        return Box(lower + room, upper - room)
 
     @cached_property
     def _shifts(self) -> FloatArray:

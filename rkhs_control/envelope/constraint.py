@@ -53,6 +53,6 @@ class Constraint:
         return (-self.limit if self.is_floor else self.limit) - bound.value
 
     def margins(self, X: npt.ArrayLike) -> FloatArray:
-        """The margin at the rows of `X`: where it is zero or more, the constraint holds for certain."""
+        """The margin at the rows of `X`: where it is zero or more, the constraint holds, as surely as the bounds do."""
         points = as_points(X, "X", self.envelope.data.n_dims)
         return np.array([self.margin(bound) for bound in self.bounds(points)])

@@ -10,13 +10,11 @@ from typing import TypeGuard
 import numpy as np
 
 from ..errors import InputError
-from ..functionals import Functional, Points
+from ..functionals import UNDERFLOW, Functional, Points
 from ..kernels import UNIT_ROUNDOFF
 from ..validation import FloatArray, as_vector, positive
 from ..witness import Witness, sum_up
 from .base import Envelope, Side, UpperBound
-
-_UNDERFLOW = 1e-150  # what a distance may lose when squares of tiny differences underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +36,7 @@ class LipschitzEnvelope(Envelope):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _ = self._scales  # refused now if they are wrong
         if self.constant is not None:
             object.__setattr__(self, "constant", positive(self.constant, "constant"))
             self._require_slow_enough()
@@ -78,7 +77,7 @@ class LipschitzEnvelope(Envelope):
         """From a point to all inputs, rounded up."""
         squares = np.sum(((self.data.X - x) / self._scales) ** 2, axis=1)
         relative = (self.data.n_dims + 8) * UNIT_ROUNDOFF
-        distances: FloatArray = np.sqrt(squares) * (1.0 + relative) + _UNDERFLOW
+        distances: FloatArray = np.sqrt(squares) * (1.0 + relative) + UNDERFLOW
         return distances
 
     def _require_slow_enough(self) -> None:
