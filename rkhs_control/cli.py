@@ -88,7 +88,7 @@ def run(
         if changes:
             raise InputError(f"{scenario} is an experiment of the paper: it has no keys to set")
         raise typer.Exit(_show_paper(paper_study(scenario), 1 if seed is None else seed, jobs, folder))
-    loaded, base = load_scenario(scenario, _parsed(changes))
+    loaded, base = load_scenario(scenario, _parsed(changes), STUDIES)
     raise typer.Exit(
         _show(lambda work: run_study(loaded, base, work), loaded.seed if seed is None else seed, jobs, folder)
     )
@@ -114,9 +114,12 @@ def certify(
 
     Exit code 0 if all are certified, 3 if any is refuted, else 2; 1 is an error, and then nothing is written.
     """
+    from .scenarios.paper import STUDIES
     from .scenarios.schema import load_scenario
     from .scenarios.study import certify_file
 
+    if scenario in STUDIES:
+        raise InputError(f"{scenario} is an experiment of the paper, without data that a plan could be certified with")
     folder = _result_folder(out, scenario)
     loaded, base = load_scenario(scenario, _parsed(changes))
     seed = loaded.seed if seed is None else seed
@@ -232,7 +235,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = app(arguments, standalone_mode=False)
     except usage_error as error:
-        message, code = f"{error.format_message()} (--help tells more)", 1
+        text, code = error.format_message(), 1
+        message = f"{text} (--help tells more)" if text else ""  # where the help itself was shown
     except (RkhsControlError, OSError) as error:
         message, code = str(error), 1
     except (typer.Abort, KeyboardInterrupt):
@@ -269,8 +273,7 @@ def _show(study: Any, seed: int, jobs: int, folder: Path) -> int:
     for remark in console.study_remarks(result):
         screen.print(remark, highlight=False, soft_wrap=True)
     screen.print(
-        f"{sum(work.timings.values()):.0f} s; certificates, figures, summary, plans and predictor are in {folder}. "
-        f"Begin with {folder / 'report.html'}",
+        f"{sum(work.timings.values()):.0f} s; all results are in {folder}: begin with {folder / 'report.html'}",
         soft_wrap=True,
     )
     verdict = result.worst_verdict

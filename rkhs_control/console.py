@@ -201,7 +201,7 @@ def _trials_table(design: DesignResult, sweep: LimitSweep) -> Table:
         "\nrobust",
         "\nmargin",
         "\nprice",
-        "bounds\ncomputed",
+        "plans\ntried",
         "\ntime",
         title=f"From ({start}), as a limit moves",
         caption="price: how much dearer the robust plan is",
@@ -210,12 +210,12 @@ def _trials_table(design: DesignResult, sweep: LimitSweep) -> Table:
     for trial in design.trials:
         table.add_row(
             f"{trial.limit:g}",
-            _verdict(trial.believing.name),
-            _signed(trial.believing_margin),
-            _verdict(trial.robust.name),
-            _signed(trial.robust_margin),
-            f"{trial.price:.0%}" if trial.robust.name == "CERTIFIED" else "",
-            f"{trial.bounds_computed} x",
+            _verdict(trial.believing.verdict.name),
+            _signed(trial.believing.margin),
+            _verdict(trial.plan.certificate.verdict.name),
+            _signed(trial.plan.certificate.margin),
+            f"{trial.plan.price:.0%}" if trial.plan.success else "",
+            str(trial.plan.iterations),
             _seconds(trial.seconds),
         )
     return table

@@ -84,6 +84,9 @@ def plot_region(first: FloatArray, second: FloatArray, verdicts: Sequence[Sequen
     codes = np.array([[order.index(verdict) for verdict in row] for row in verdicts])
     palette = ListedColormap([COLOURS[verdict] for verdict in order])
     axes.pcolormesh(first, second, codes.T, cmap=palette, vmin=0, vmax=len(order) - 1, shading="nearest", alpha=0.8)
+    for set_ends, ends in ((axes.set_xlim, first), (axes.set_ylim, second)):
+        if len(ends) > 1:
+            set_ends(ends[0], ends[-1])  # cells at the rim reach beyond what was looked at
     return axes
 
 

@@ -429,7 +429,9 @@ def read_runs(path: Path, state_names: list[str], input_names: list[str]) -> tup
             return _csv_runs(content.decode("utf-8-sig"), state_names, input_names), hashes
         with zipfile.ZipFile(path) as archive:
             states, inputs = (_npy(archive, name) for name in ("states", "inputs"))
-    except (OSError, ValueError, KeyError, SyntaxError, struct.error, zipfile.BadZipFile) as error:
+    except KeyError as error:
+        raise RejectedError(f"{path}: there is no {error.args[0]!r} in it; are these the recordings?") from None
+    except (OSError, ValueError, SyntaxError, struct.error, zipfile.BadZipFile) as error:
         raise RejectedError(f"{path}: not readable as CSV or NPZ ({str(error)[:100]})") from None
     hashes.add(hashlib.sha256(states[1] + inputs[1]).hexdigest())
     return list(zip(_nested(*states), _nested(*inputs), strict=True)), hashes

@@ -13,13 +13,13 @@ from .. import figures
 from ..certifier import Certificate, Verdict, certify_plans
 from ..control.certainty_equivalent import CertaintyEquivalentOCP, QuadraticCost, Tightening
 from ..control.design import half_widths, tightening_for
-from ..control.robust import RobustOCP
+from ..control.robust import RobustOCP, RobustPlan
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ..predictor import MultiStepPredictor
 from ..selection import Progress
 from ..sets import Box
 from ..trajectories import Trajectories
-from ..validation import FloatArray
+from ..validation import FloatArray, IndexArray
 from .closed_loop import CERTAINTY_EQUIVALENT, ROBUST
 from .material import OPTIMAL, Limits, Material, Source, Work
 from .region import Region, region_pair, require_region
@@ -42,20 +42,15 @@ class Effect:
     """Why there is nothing to say: the data refute the assumption."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LimitTrial:
     """One initial state under one value of a limit: planned with and without a look at the boxes."""
 
     limit: float
-    believing: Verdict
-    believing_margin: float
-    robust: Verdict
-    robust_margin: float
-    price: float
-    """How much dearer the robust plan is, as a share of the cost of the other."""
-    bounds_computed: int
-    """How many times the robust problem computed all bounds."""
+    believing: Certificate
+    plan: RobustPlan
     seconds: float
+    """That robust planning took."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +103,10 @@ def require_design(settings: DesignStudy, source: Source) -> None:
         if len(settings.sweep.initial_state) != len(source.state_names):
             raise InputError(f"design.sweep.initial_state must hold {', '.join(source.state_names)}")
         for value in settings.sweep.values:
-            _moved(source.limits, settings.sweep, source.state_names, value)
+            try:
+                _moved(source.limits, settings.sweep, source.state_names, value)
+            except InputError:
+                raise InputError(f"design.sweep.values: {value:g} is beyond the opposite limit") from None
 
 
 def run_design(scenario: Scenario, material: Material, work: Work) -> DesignResult:
@@ -196,7 +194,7 @@ class _Designer:
         control = replace(self.control, models=self.control.models[:horizon], cost=replace(cost, horizon=horizon))
         return replace(self, predictor=self.predictor.with_runs(self.material.runs.shortened(horizon)), control=control)
 
-    def with_fewer(self, rows: FloatArray) -> _Designer:
+    def with_fewer(self, rows: IndexArray) -> _Designer:
         return replace(self, predictor=self.predictor.with_runs(self.material.runs.subset(np.sort(rows))))
 
     def scaled(self, **factors: float) -> _Designer:
@@ -207,7 +205,7 @@ def _effects(base: _Designer, work: Work) -> list[Effect]:
     """One thing changes at a time; smaller sets of runs are parts of the larger ones."""
     settings, runs = base.settings, base.material.runs
     order = work.rng.permutation(len(runs))
-    changes: list[tuple[str, float, float, Callable[[float], _Designer]]] = [
+    changes: list[tuple[str, float, float, Callable[[Any], _Designer]]] = [
         *(("horizon", n, runs.horizon, base.shorter) for n in settings.horizons),
         *(("runs", min(n, len(runs)), len(runs), lambda n: base.with_fewer(order[:n])) for n in settings.runs),
         *(("noise bound x", factor, 1.0, lambda f: base.scaled(noise=f)) for factor in settings.noise_factors),
@@ -238,19 +236,7 @@ def _limit_trials(sweep: LimitSweep, base: _Designer, work: Work) -> list[LimitT
             found = problem.solve(sweep.initial_state)
             seconds = time.perf_counter() - began
             question = replace(found.certificate.question, inputs=found.start.inputs)
-            believing = question.ask(base.predictor)
-            trials.append(
-                LimitTrial(
-                    value,
-                    believing.verdict,
-                    believing.margin,
-                    found.certificate.verdict,
-                    found.certificate.margin,
-                    found.price,
-                    found.iterations + 1,
-                    seconds,
-                )
-            )
+            trials.append(LimitTrial(value, question.ask(base.predictor), found, seconds))
             progress(len(trials), len(sweep.values))
     return trials
 

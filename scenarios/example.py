@@ -50,7 +50,8 @@ def write_example(folder: Path, seed: int = 0) -> None:
     start = np.array([[2.7, 0.6]])
     folder.mkdir(parents=True, exist_ok=True)
     files["scenario.toml"].write_text(_SCENARIO)
-    save_trajectories(Trajectories(states, inputs, 0.06, plant.state_names, plant.input_names), files["runs.csv"])
+    runs = Trajectories(states, inputs, np.array(0.06), plant.state_names, plant.input_names)
+    save_trajectories(runs, files["runs.csv"])
     plan = Plans(("1",), (start[0],), (_inputs(start, rng)[0],), plant.state_names, plant.input_names)
     save_plans(plan, files["plan.csv"])
 

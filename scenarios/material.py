@@ -130,12 +130,14 @@ class Source:
 
 def gather(scenario: Scenario, source: Source, work: Work) -> Material:
     """Simulate the runs if need be, choose the assumptions, build the predictors."""
+    cost = None if scenario.control is None else _cost(scenario.control, source)
     if source.plant is not None:
         assert scenario.plant is not None
-        return _simulated(scenario, scenario.plant, source.plant, source.limits, work)
+        assert cost is not None
+        return _simulated(scenario, scenario.plant, source.plant, cost, source.limits, work)
     assert scenario.data is not None
     assert source.recorded is not None
-    material = _recorded(scenario, scenario.data, source.recorded, source.limits, work)
+    material = _recorded(scenario, scenario.data, source.recorded, cost, source.limits, work)
     return replace(material, data_file=source.data_file)
 
 
@@ -145,9 +147,10 @@ def plan_from(control: CertaintyEquivalentOCP, x0: FloatArray, stage: str, work:
         return control.solve_many(x0, work.n_jobs, progress)
 
 
-def _simulated(scenario: Scenario, settings: PlantData, plant: Plant, limits: Limits, work: Work) -> Material:
+def _simulated(
+    scenario: Scenario, settings: PlantData, plant: Plant, cost: QuadraticCost, limits: Limits, work: Work
+) -> Material:
     """Explore with random inputs, choose assumptions and models from that, then record the controller's plans."""
-    assert scenario.control is not None
     domain = limits_box(
         {**scenario.limits.states, **settings.initial_states}, plant.state_names, "plant.initial_states"
     )
@@ -159,7 +162,7 @@ def _simulated(scenario: Scenario, settings: PlantData, plant: Plant, limits: Li
     inputs = _uniform(limits.input_limits, (n_runs, settings.horizon), work.rng)
     exploration = _record(plant, settings, starts, inputs, work.rng)
     selection = _select(exploration, scenario.predictor, work)
-    control = _control(exploration, selection, scenario.control, limits)
+    control = _control(exploration, selection, cost, limits)
     starts = _spread(settings, domain)
     plans = plan_from(replace(control, state_limits=domain), starts, "planning the runs to record", work)
     runs = _record(plant, settings, starts, np.array([plan.inputs for plan in plans]), work.rng)
@@ -168,7 +171,14 @@ def _simulated(scenario: Scenario, settings: PlantData, plant: Plant, limits: Li
     return Material(_predictors(runs, selection, scenario.predictor, 0.0, work), limits, control, plant)
 
 
-def _recorded(scenario: Scenario, settings: FileData, runs: Trajectories, limits: Limits, work: Work) -> Material:
+def _recorded(
+    scenario: Scenario,
+    settings: FileData,
+    runs: Trajectories,
+    cost: QuadraticCost | None,
+    limits: Limits,
+    work: Work,
+) -> Material:
     """Some runs choose the assumptions, all but the held-out ones make the boxes, and those test them."""
     held_out, n_held_out = None, round(scenario.predictor.held_out * len(runs))
     if n_held_out >= 1:
@@ -186,7 +196,7 @@ def _recorded(scenario: Scenario, settings: FileData, runs: Trajectories, limits
     if held_out is not None:
         with work.stage("testing with held-out runs"):
             _require_no_contradiction(predictors[OPTIMAL], held_out, work.n_jobs)
-    control = None if scenario.control is None else _control(chosen, selection, scenario.control, limits)
+    control = None if cost is None else _control(chosen, selection, cost, limits)
     return Material(predictors, limits, control, None, 0 if held_out is None else len(held_out))
 
 
@@ -287,18 +297,19 @@ def _predictors(
     return predictors
 
 
-def _control(
-    runs: Trajectories, selection: Selection, settings: ControlProblem, limits: Limits
-) -> CertaintyEquivalentOCP:
-    n_states, n_inputs = runs.n_states, runs.n_inputs
-    cost = QuadraticCost(
-        state_weight=weight_matrix(settings.state_weight, n_states, "control.state_weight"),
-        input_weight=weight_matrix(settings.input_weight, n_inputs, "control.input_weight"),
-        terminal_weight=weight_matrix(settings.terminal_weight, n_states, "control.terminal_weight"),
-        state_reference=np.array(by_name(settings.state_reference, runs.state_names, "control.state_reference")),
-        input_reference=np.array(by_name(settings.input_reference, runs.input_names, "control.input_reference")),
-        horizon=runs.horizon,
+def _cost(settings: ControlProblem, source: Source) -> QuadraticCost:
+    states, inputs = source.state_names, source.input_names
+    return QuadraticCost(
+        state_weight=weight_matrix(settings.state_weight, len(states), "control.state_weight"),
+        input_weight=weight_matrix(settings.input_weight, len(inputs), "control.input_weight"),
+        terminal_weight=weight_matrix(settings.terminal_weight, len(states), "control.terminal_weight"),
+        state_reference=np.array(by_name(settings.state_reference, states, "control.state_reference")),
+        input_reference=np.array(by_name(settings.input_reference, inputs, "control.input_reference")),
+        horizon=source.horizon,
     )
+
+
+def _control(runs: Trajectories, selection: Selection, cost: QuadraticCost, limits: Limits) -> CertaintyEquivalentOCP:
     return CertaintyEquivalentOCP.from_runs(
         runs,
         selection.kernels,

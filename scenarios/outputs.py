@@ -71,6 +71,7 @@ def write_results(result: StudyResult, folder: Path) -> None:
             "time_*.svg",
             "region.*",
             "certificates/plan_*.json",
+            "certificates/limit_*.json",
             "certificates/sampling.json",
             "experiments.csv",
             "runs_with_experiments.npz",
@@ -89,6 +90,10 @@ def _write(result: StudyResult, folder: Path) -> None:
     save_predictor(result.material.predictors[OPTIMAL], folder / "predictor.npz")
     if result.plans:
         _write_plans(result, folder)
+    if result.design is not None:
+        for number, trial in enumerate(result.design.trials, start=1):
+            (folder / "certificates").mkdir(exist_ok=True)
+            trial.plan.certificate.save(folder / "certificates" / f"limit_{number}.json", seed=result.work.seed)
     if result.sampling is not None:
         _write_sampling(result, result.sampling, folder)
     _draw(result, folder)
@@ -177,7 +182,21 @@ def _design_summary(design: DesignResult) -> dict[str, Any]:
         "certified_plans_that_violate_a_limit": design.n_wrong,
         "effects": [vars(effect) for effect in design.effects],
         "limit": [
-            {**vars(trial), "believing": trial.believing.name, "robust": trial.robust.name} for trial in design.trials
+            {
+                "limit": trial.limit,
+                **{
+                    name: {
+                        "verdict": found.verdict.name,
+                        "margin": found.margin,
+                        "inputs": found.question.inputs.tolist(),
+                    }
+                    for name, found in (("certainty_equivalent", trial.believing), ("robust", trial.plan.certificate))
+                },
+                "price": _finite(trial.plan.price),
+                "plans_tried": trial.plan.iterations,
+                "seconds": trial.seconds,
+            }
+            for trial in design.trials
         ],
     }
 

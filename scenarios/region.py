@@ -77,4 +77,6 @@ def _state_pair(names: Sequence[str], known: tuple[str, ...], what: str) -> tupl
     for name in names:
         if name not in known:
             raise InputError(f"{what} names {name!r}, but there is only {', '.join(known)}")
+    if names[0] == names[1]:
+        raise InputError(f"{what} must name two different states; got {names[0]!r} twice")
     return known.index(names[0]), known.index(names[1])

@@ -75,6 +75,8 @@ def sample_until_decided(scenario: Scenario, material: Material, work: Work) -> 
     if len(settings.initial_state) != len(names):
         raise InputError(f"sampling.initial_state must hold {', '.join(names)}; got {settings.initial_state}")
     x0 = np.array(settings.initial_state)
+    if not material.limits.state_limits.contains(x0):
+        raise InputError(f"sampling.initial_state {settings.initial_state} lies outside the limits")
     inputs = material.control.solve(x0).inputs
     noise = by_name(scenario.initial_state_noise, names, "initial_state_noise")
     first = certify(predictor, x0, inputs, **vars(material.limits), initial_state_noise=noise)

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import tomllib
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from types import UnionType
@@ -46,7 +48,7 @@ KERNELS: dict[str, type[Kernel]] = {
 
 def _interval(ends: tuple[float, float]) -> tuple[float, float]:
     if not ends[0] <= ends[1]:
-        raise ValueError(f"the lower end must not exceed the upper; got {list(ends)}")
+        raise ValueError("the lower end must not exceed the upper")
     return ends
 
 
@@ -277,18 +279,20 @@ def builtin_scenarios() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
-def load_scenario(name_or_file: str, changes: dict[str, Any] | None = None) -> tuple[Scenario, Path]:
+def load_scenario(
+    name_or_file: str, changes: dict[str, Any] | None = None, other_names: Iterable[str] = ()
+) -> tuple[Scenario, Path]:
     """A scenario by name or file, and the folder that its paths are relative to.
 
-    `changes` replace keys before anything is checked, by dotted names: `{"limits.states.c_B": [0.6, 2.0]}`.
+    `changes` replace keys before anything is checked, by dotted names: `{"limits.states.c_B": [0.6, 2.0]}`. A name that
+    is not known may be a slip for one of `other_names`.
     """
     builtin = builtin_scenarios()
     path = builtin.get(name_or_file, Path(name_or_file))
     if not path.is_file():
-        near = _suggestion(name_or_file, list(builtin))
-        raise InputError(
-            f"there is no scenario {name_or_file!r}{near}: give a TOML file or one of {', '.join(builtin)}"
-        )
+        known = [*builtin, *other_names]
+        near = _suggestion(name_or_file.lower(), known)
+        raise InputError(f"there is no scenario {name_or_file!r}{near}: give a TOML file or one of {', '.join(known)}")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
@@ -335,6 +339,8 @@ def weight_matrix(given: Weight, size: int, what: str) -> FloatArray:
     matrix = np.diag(array) if array.ndim == 1 else array
     if matrix.shape != (size, size):
         raise InputError(f"{what} must be {size} numbers, or {size} rows of {size}; got {given}")
+    if (np.linalg.eigvalsh(matrix + matrix.T) < -1e-9 * np.abs(matrix).max(initial=0.0)).any():
+        raise InputError(f"{what} must not be negative in any direction; got {given}")
     return matrix
 
 
@@ -363,6 +369,7 @@ def _first_problem(error: ValidationError) -> str:
         return f"{where} has no key {place[-1]!r}{near}; it has {', '.join(known)}"
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
+    message = re.sub(r"input should be a valid dictionary or instance of \w+", "must be a section with keys", message)
     if not place:
         return message
     if problem["type"] == "missing":

@@ -244,7 +244,7 @@ def _check(scenario: Scenario, material: Material, work: Work) -> Check:
     seconds = time.perf_counter() - began
     truths = material.plant.simulate(x0, inputs)[:, 1:]
     verdicts = [certificate.verdict for certificate in certificates]
-    feasible = limits.contains(truths).all(axis=1)
+    feasible = np.all(limits.contains(truths), axis=1).tolist()
     return Check(
         n_plans=len(x0),
         n_states=truths.shape[0] * truths.shape[1],

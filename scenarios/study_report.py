@@ -182,15 +182,15 @@ def _limit_section(design: DesignResult, sweep: LimitSweep) -> Section:
     rows = [
         (
             f"{trial.limit:g}",
-            Cell(trial.believing.name.lower(), trial.believing.name.lower()),
-            Cell(trial.robust.name.lower(), trial.robust.name.lower()),
-            f"{trial.price:.0%}" if trial.robust is Verdict.CERTIFIED else "",
+            *(Cell(c.verdict.name.lower(), c.verdict.name.lower()) for c in (trial.believing, trial.plan.certificate)),
+            f"{trial.plan.price:.0%}" if trial.plan.success else "",
             f"{trial.seconds:.2f}",
         )
         for trial in design.trials
     ]
     header = (f"{sweep.end} limit of {sweep.state}", "certainty equivalent", "robust", "dearer by", "seconds")
-    return Section("How far a limit can be moved", [f"Plans from ({start}).", Table(header, rows)])
+    text = f"Plans from ({start}). The certificates of the robust ones are certificates/limit_1.json and so on."
+    return Section("How far a limit can be moved", [text, Table(header, rows)])
 
 
 def _sampling_section(sampling: SamplingResult) -> Section:

@@ -151,3 +151,17 @@ def test_wrong_limits_are_refused_by_name(predictor, plan):  # noqa: F811
         rc.certify(predictor, *plan, state_limits=rc.Box([0.0], [1.0]))
     with pytest.raises(rc.InputError, match="certify takes one plan"):
         rc.certify(predictor, plan[0][None], plan[1][None], state_limits=rc.Box([0.0, 0.0], [1.0, 1.0]))
+
+
+def test_a_start_is_inside_only_where_all_that_it_may_be_is(predictor, plan):  # noqa: F811
+    x0, inputs = plan
+
+    def starts_inside(limits, noise=0.0):
+        return rc.certify(predictor, x0, inputs, state_limits=limits, initial_state_noise=noise).starts_inside
+
+    at_the_limit = rc.Box([0.5, 0.2], [x0[0], 3.0])
+    assert starts_inside(at_the_limit)
+    assert not starts_inside(at_the_limit, 0.02)
+    assert starts_inside(rc.Box([0.5, 0.2], [x0[0] + 0.021, 3.0]), 0.02)
+    assert not starts_inside(rc.Box([0.5, 0.2], [x0[0] + 0.019, 3.0]), 0.02)
+    assert not starts_inside(rc.Box([0.5, 0.2], [x0[0] + 0.03, 3.0]), [0.04, 0.0])

@@ -138,10 +138,10 @@ def test_effects_have_the_right_sign(small_design):
 
 def test_as_a_limit_moves_the_margin_falls_with_it(small_design):
     first, *_, last = small_design.trials
-    assert first.believing is rc.Verdict.CERTIFIED
-    assert first.price == 0.0
-    assert last.robust is not rc.Verdict.CERTIFIED
-    assert first.believing_margin > last.believing_margin
+    assert first.believing.verdict is rc.Verdict.CERTIFIED
+    assert first.plan.price == 0.0
+    assert not last.plan.success
+    assert first.believing.margin > last.believing.margin
 
 
 def test_the_command_shows_tables_and_keeps_figures(run, tmp_path):  # noqa: F811
@@ -156,6 +156,8 @@ def test_the_command_shows_tables_and_keeps_figures(run, tmp_path):  # noqa: F81
     assert kept["robust_region_contains_the_other"] is True
     assert {f"design_{name}.png" for name in ("widths", "region", "effects")} <= {f.name for f in folder.glob("*.png")}
     assert "How far a limit can be moved" in (folder / "report.html").read_text()
+    checked = rc.verify(folder / "certificates" / "limit_1.json", data=folder / "runs.npz")
+    assert checked.accepted, checked.reason
 
 
 @pytest.mark.parametrize(
@@ -165,9 +167,21 @@ def test_the_command_shows_tables_and_keeps_figures(run, tmp_path):  # noqa: F81
         ({"design.sweep.state": "c_C"}, "must be one of c_A, c_B"),
         ({"design.sweep.initial_state": [1.0]}, "must hold c_A, c_B"),
         ({"design.region_states": ["c_A", "T"]}, "names 'T'"),
+        ({"design.region_states": ["c_A", "c_A"]}, "two different states"),
+        ({"design.sweep.values": [2.5]}, "2.5 is beyond the opposite limit"),
+        ({"control.state_weight": [-1.0, 1.0]}, "must not be negative"),
+        ({"control.state_reference": [1.0]}, "control.state_reference must be"),
     ],
 )
 def test_impossible_designs_are_refused_before_the_work(changes, message):
     scenario, folder = load_scenario("cstr_design", changes)
     with pytest.raises(rc.InputError, match=message):
         run_study(scenario, folder, Work(1))
+
+
+def test_an_unknown_initial_state_shrinks_the_region(small_design):
+    changes = {**SMALL, "design.horizons": [], "design.runs": [], "design.noise_factors": [], "design.norm_factors": []}
+    scenario, folder = load_scenario("cstr_design", {**changes, "initial_state_noise": 0.03})
+    careful = run_study(scenario, folder, Work(scenario.seed)).design
+    assert careful.region.certified(ROBUST).sum() < small_design.region.certified(ROBUST).sum()
+    assert careful.n_wrong == 0

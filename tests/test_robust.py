@@ -1,5 +1,7 @@
 """The robust problem: what it returns is certified, dearer than what it could not certify, and no more than needed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_control import quadratic
@@ -136,3 +138,50 @@ def test_wrong_settings_are_refused_by_name(predictor, nominal):
     short = rc.MultiStepPredictor(first, predictor.kernels[:2], predictor.norm_bounds[:2])
     with pytest.raises(rc.InputError, match="the predictor has 2 steps, the nominal problem 3"):
         rc.RobustOCP(short, nominal, limits)
+
+
+def test_plans_keep_input_rates_from_wherever_they_start(plant, predictor, nominal, rng):  # noqa: F811
+    """Also where the plan to repair is far from them, and exactly: the certifier has no tolerance."""
+    limits = raised(predictor, nominal, -0.2)
+    rates = rc.Box([-0.7], [0.7])
+    problem = rc.RobustOCP(predictor, nominal, limits, rates)
+    for start in ([[3.0], [25.0], [3.0]], [[14.0], [20.0], [14.0]], rng.uniform(3.0, 25.0, (3, 1))):
+        assert rates.contains(np.diff(problem.repair(START, start).inputs, axis=0)).all()
+    found = problem.repair(START, [[14.0], [20.0], [14.0]])
+    assert found.success, found.certificate.explain()
+    assert rc.certify(predictor, START, found.inputs, state_limits=limits, input_rate_limits=rates).verdict.name == (
+        "CERTIFIED"
+    )
+
+
+def test_a_horizon_of_one_step_can_be_planned(plant, predictor, nominal):  # noqa: F811
+    short = predictor.with_runs(predictor.runs.shortened(1))
+    one = replace(nominal, models=nominal.models[:1], cost=replace(nominal.cost, horizon=1))
+    found = rc.RobustOCP(short, one, raised(predictor, nominal, 0.1)).solve(START)
+    assert found.success, found.certificate.explain()
+    assert found.inputs.shape == (1, 1)
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 4])
+def test_plans_of_another_length_are_refused(predictor, nominal, n_steps):
+    problem = rc.RobustOCP(predictor, nominal, raised(predictor, nominal, 0.1))
+    with pytest.raises(rc.InputError, match=r"inputs must have shape \(3, 1\)"):
+        problem.repair(START, np.full((n_steps, 1), 14.0))
+
+
+def test_kernels_without_gradients_are_refused_at_once(predictor, nominal):
+    rough = rc.MultiStepPredictor(predictor.runs, rc.Matern12(20.0), 1e3)
+    with pytest.raises(rc.InputError, match="need not be differentiable"):
+        rc.RobustOCP(rough, nominal, rc.Box([1.0, 0.5], [3.0, 2.0]))
+
+
+def test_another_predictor_brings_its_own_gradients(predictor, nominal):
+    closed = predictor.with_method(rc.ClosedFormEnvelope, nugget=1e-4)
+    limits = raised(closed, nominal, 0.1)
+    problem = rc.RobustOCP(closed, nominal, limits)
+    problem.gradients(rc.certify(closed, START, np.full((3, 1), 14.0), state_limits=limits))
+    wider = closed.scaled(norm=2.0)
+    other = replace(problem, predictor=wider)
+    certificate = rc.certify(wider, START, np.full((3, 1), 14.0), state_limits=limits)
+    fresh = rc.RobustOCP(wider, nominal, limits).gradients(certificate)
+    np.testing.assert_array_equal(other.gradients(certificate), fresh)

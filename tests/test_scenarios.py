@@ -102,6 +102,28 @@ def test_the_same_seed_gives_the_same_study_however_it_is_shared_out():
     assert not np.array_equal(one.material.runs.states, other.material.runs.states)
 
 
+def test_plans_that_break_input_limits_say_nothing_about_the_assumptions():
+    """They are refuted, and the plant keeps its limits all the same: no verdict is wrong."""
+    changes = {**SMALL["cstr"], "study.region": [1, 1], "limits.input_rates": {"u": [-1e-3, 1e-3]}}
+    scenario, folder = load_scenario("cstr", changes)
+    check = run_study(scenario, folder, Work(scenario.seed)).check
+    assert check.verdicts[rc.Verdict.REFUTED] > 0
+    assert check.n_wrong == 0
+
+
+def test_an_unknown_state_makes_closed_loops_and_designs_more_careful():
+    """The controller is told a wrong state; what it promises holds for the true one."""
+    small = {"plant.horizon": 2, "plant.exploration_runs": 100, "plant.runs": [6, 6], "closed_loop.runs": 4}
+    counts = []
+    for noise in (0.0, 0.01):
+        changes = {**small, "closed_loop.steps": 5, "initial_state_noise": noise}
+        scenario, folder = load_scenario("cstr_closed_loop", changes)
+        result = run_study(scenario, folder, Work(scenario.seed))
+        assert not result.is_contradicted
+        counts.append(sum(d.name != "SAFE_INPUT" for loop in result.loops["certified"] for d in loop.decisions))
+    assert counts[1] < counts[0]
+
+
 def test_closed_loops_keep_what_was_certified(run, tmp_path):  # noqa: F811
     small = {
         "plant.horizon": 2,

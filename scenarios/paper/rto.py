@@ -22,7 +22,7 @@ from ...norms import consistency_frontier
 from ...observations import Observations
 from ...optimise import SafeOptimum, minimise
 from ...sets import Box
-from ...validation import FloatArray
+from ...validation import FloatArray, IndexArray
 from ..material import Work
 from .henon import PYTHON_NUGGET, RegularisedValue
 from .result import PaperResult, Row
@@ -183,11 +183,11 @@ def measured_optima(samples: Samples, n_measured: int, rng: np.random.Generator)
     return optima
 
 
-def nested_grid(rng: np.random.Generator) -> tuple[Samples, list[FloatArray]]:
+def nested_grid(rng: np.random.Generator) -> tuple[Samples, list[IndexArray]]:
     """The finest of some grids, each with all the points of the last, and the rows of all of them."""
     finest = NESTED_GRIDS[-1]
     Z = henon.grid(finest)
-    numbers = np.arange(finest**2).reshape(finest, finest)
+    numbers = np.arange(finest**2, dtype=np.int64).reshape(finest, finest)
     strides = [(finest - 1) // (n - 1) for n in NESTED_GRIDS]
     rows = [numbers[::stride, ::stride].ravel() for stride in strides]
     return (Z, henon.truth(Z) + rng.uniform(-NOISE, NOISE, len(Z))), rows
