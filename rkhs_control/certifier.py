@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -170,19 +171,21 @@ class Certificate:
         except (FalsifiedNormBoundError, ContradictoryDataError):
             return None
 
-    def explain(self) -> str:
-        """The verdict in a sentence."""
+    def explain(self, amount: Callable[[float], str] = lambda distance: f"{-distance:.4g}") -> str:
+        """The verdict in a sentence; `amount` writes how far outside a negative distance is."""
         if self.input_violation is not None:
             return f"{self.verdict.name}: {self.input_violation}"
         if self.first_failure is None:
             return f"{self.verdict.name}: every box is inside the limits, the nearest by {self.margin:.4g}"
         if self.first_violation is not None:
-            step, name = self.first_violation
-            return (
-                f"{self.verdict.name}: at step {step} the whole box breaks {name}, by {-self.hopes[step - 1].min():.4g}"
-            )
-        step, name = self.first_failure
-        return f"{self.verdict.name}: at step {step} the box passes {name} by {-self.margins[step - 1].min():.4g}"
+            (step, name), distances, fails = self.first_violation, self.hopes, "whole box breaks"
+        else:
+            (step, name), distances, fails = self.first_failure, self.margins, "box passes"
+        text = f"{self.verdict.name}: at step {step} the {fails} {name} by {amount(float(distances[step - 1].min()))}"
+        worst, constraint = divmod(int(distances.argmin()), distances.shape[1])
+        if worst + 1 == step:
+            return text
+        return text + f" (worst at step {worst + 1}: {self.constraint_names[constraint]} by {amount(distances.min())})"
 
     def save(self, file: str | Path, *, data_file: str | Path | None = None, seed: int | None = None) -> None:
         """Write a self-contained proof, which `verify` checks without trusting anything here.

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .certifier import LARGEST_FACTOR
+from .figures import printable
 
 if TYPE_CHECKING:
     from .scenarios.closed_loop import LoopRun
@@ -90,7 +91,7 @@ def study_table(result: StudyResult) -> Table:
         for method, certificate in plan.certificates.items():
             inside, margins = plan.steps_inside(method), plan.margins.get(method, {})
             table.add_row(
-                escape(plan.name) if method == next(iter(plan.certificates)) else "",
+                _text(plan.name) if method == next(iter(plan.certificates)) else "",
                 method,
                 _verdict(certificate.verdict.name),
                 f"{certificate.tube.volumes.mean():.3g}",
@@ -290,10 +291,10 @@ def _plan_remarks(result: StudyResult) -> Iterator[str]:
     for plan in result.plans[:_REMARKS_UP_TO]:
         certificates = plan.certificates
         if not next(iter(certificates.values())).starts_inside:
-            yield f"plan {escape(plan.name)} starts outside the limits; its verdict is about the steps after that"
+            yield f"plan {_text(plan.name)} starts outside the limits; its verdict is about the steps after that"
         for method, certificate in certificates.items():
             if certificate.verdict.name != "CERTIFIED":
-                yield escape(f"plan {plan.name}, {method}: {certificate.explain()}")
+                yield _text(f"plan {plan.name}, {method}: {certificate.explain()}")
     means = {
         method: sum(plan.certificates[method].tube.volumes.mean() for plan in result.plans) / len(result.plans)
         for method in result.material.predictors
@@ -400,6 +401,11 @@ def leaderboard_table(entries: list[dict[str, Any]]) -> Table:
             entry["holds"],
         )
     return table
+
+
+def _text(given: str) -> str:
+    """A user's words, with nothing in them that would change the terminal."""
+    return escape(printable(given))
 
 
 def _verdict(name: str) -> str:

@@ -6,7 +6,11 @@ methods side by side. Limits are dashed, the true trajectory, where it is known,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+import unicodedata
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,9 @@ from .validation import FloatArray
 COLOURS = {Verdict.CERTIFIED: "#0072B2", Verdict.UNDECIDED: "#E69F00", Verdict.REFUTED: "#D55E00"}
 _LIMIT: dict[str, Any] = {"color": "#666666", "linestyle": "--", "linewidth": 1.0}
 _TRUTH: dict[str, Any] = {"color": "black", "linewidth": 1.0, "marker": ".", "markersize": 4}
+_LONGEST_NAME = 16  # characters of a plan's name that are written into a portrait
+_LONGEST_LABEL, _LABEL_LINES = 48, 3
+_TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # classes of Unicode's bidirectional algorithm
 
 
 def plot_phase(
@@ -27,28 +34,39 @@ def plot_phase(
     *,
     truths: Sequence[FloatArray] | None = None,
     states: tuple[int, int] = (0, 1),
+    names: Sequence[str] | None = None,
     ax: Any = None,
 ) -> Any:
-    """The boxes of some plans in the plane of two states, coloured by verdict.
+    """The boxes of some plans in the plane of two states, coloured by verdict, certified ones on top.
 
-    `truths` are the true states, `(n_steps + 1, n_states)` for each plan.
+    `truths` are the true states, `(n_steps + 1, n_states)` for each plan; without them, dotted lines join the boxes
+    of each plan. `names`, where they are short, are written where the plans start.
     """
+    from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
-    axes = _axes(ax)
+    axes, order = _axes(ax), list(Verdict)
     for certificate in certificates:
-        colour = COLOURS[certificate.verdict]
+        verdict = certificate.verdict
+        colour, above = COLOURS[verdict], 1.0 + 0.1 * (len(order) - order.index(verdict))
+        face = to_rgba(colour, 0.25 if verdict is Verdict.CERTIFIED else 0.12)
         lower, upper = certificate.tube.lower[:, states], certificate.tube.upper[:, states]
         for low, high in zip(lower, upper, strict=True):
-            axes.add_patch(Rectangle(low, *(high - low), facecolor=colour, alpha=0.3, edgecolor=colour, linewidth=1.0))
-        axes.plot(*certificate.question.x0[list(states)], color="black", marker="o", markersize=5, fillstyle="none")
+            axes.add_patch(Rectangle(low, *(high - low), facecolor=face, edgecolor=colour, linewidth=1.0, zorder=above))
+        start = certificate.question.x0[list(states)]
+        if truths is None:
+            axes.plot(*np.vstack([start, (lower + upper) / 2.0]).T, color=colour, linestyle=":", linewidth=0.8)
+        axes.plot(*start, color="black", marker="o", markersize=5, fillstyle="none")
         axes.update_datalim(np.vstack([lower, upper]))
     for truth in truths or ():
         axes.plot(truth[:, states[0]], truth[:, states[1]], **_TRUTH)
+    if names is not None:
+        starts = [tuple(certificate.question.x0[list(states)].tolist()) for certificate in certificates]
+        _name_starts(axes, names, starts)
     _limit_lines(axes, certificates[0], states)
     axes.autoscale_view()
-    axes.set_xlabel(state_label(certificates[0].predictor.runs, states[0]))
-    axes.set_ylabel(state_label(certificates[0].predictor.runs, states[1]))
+    axes.set_xlabel(state_label(certificates[0].predictor.runs, states[0], _LONGEST_LABEL))
+    axes.set_ylabel(state_label(certificates[0].predictor.runs, states[1], _LONGEST_LABEL))
     return axes
 
 
@@ -70,7 +88,7 @@ def plot_time(certificate: Certificate, state: int, *, truth: FloatArray | None 
         for end in (limits.lower[state], limits.upper[state]):
             if np.isfinite(end):
                 axes.axhline(end, **_LIMIT)
-    axes.set_ylabel(state_label(certificate.predictor.runs, state))
+    axes.set_ylabel(state_label(certificate.predictor.runs, state, _LONGEST_LABEL // 2))
     axes.xaxis.get_major_locator().set_params(integer=True)
     return axes
 
@@ -94,13 +112,14 @@ def phase_figure(
     by_method: Mapping[str, Sequence[Certificate]],
     truths: Sequence[FloatArray] | None = None,
     states: tuple[int, int] = (0, 1),
+    names: Sequence[str] | None = None,
 ) -> Any:
-    """A phase portrait a method, on the same scales."""
+    """A phase portrait a method, on the same scales; `names` are those of the plans."""
     from matplotlib.lines import Line2D
 
     figure, panels = panels_of(1, len(by_method), width=5.0, height=4.2, sharex=True, sharey=True)
     for axes, (method, certificates) in zip(panels[0], by_method.items(), strict=True):
-        plot_phase(certificates, truths=truths, states=states, ax=axes)
+        plot_phase(certificates, truths=truths, states=states, names=names, ax=axes)
         areas = np.mean([c.tube.volumes.mean() for c in certificates])
         what = "area" if certificates[0].tube.lower.shape[1] == 2 else "volume"
         axes.set_title(f"{method}: mean box {what} {areas:.3g}")
@@ -235,8 +254,26 @@ def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Cert
 
 def save_figure(figure: Any, folder: str | Path, name: str) -> None:
     """As `name.png` and `name.svg`."""
-    for ending in ("png", "svg"):
-        figure.savefig(Path(folder) / f"{name}.{ending}", dpi=150)
+    with without_missing_glyphs():
+        for ending in ("png", "svg"):
+            figure.savefig(Path(folder) / f"{name}.{ending}", dpi=150)
+
+
+@contextmanager
+def without_missing_glyphs() -> Iterator[None]:
+    """Draw names in any script: a sign that the font lacks becomes a box, of which users need no warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        yield
+
+
+def printable(text: str) -> str:
+    """With characters that control a terminal or turn the direction of text written out: names come from anywhere."""
+    return "".join(c.encode("unicode_escape").decode() if _is_control(c) else c for c in text)
+
+
+def _is_control(c: str) -> bool:
+    return (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") or unicodedata.bidirectional(c) in _TURNS
 
 
 def _axes(ax: Any) -> Any:
@@ -277,8 +314,27 @@ def _verdict_patches(seen: set[Verdict], alpha: float) -> list[Any]:
     return [Patch(facecolor=COLOURS[verdict], alpha=alpha, label=verdict.name.lower()) for verdict in shown]
 
 
-def state_label(runs: Trajectories, state: int) -> str:
-    """Name and unit of a state."""
+def _name_starts(axes: Any, names: Sequence[str], starts: Sequence[tuple[float, ...]]) -> None:
+    """Plans with the same start share a label."""
+    from matplotlib.patheffects import withStroke
+
+    labels: dict[tuple[float, ...], list[str]] = {}
+    for name, start in zip(names, starts, strict=True):
+        if len(name) <= _LONGEST_NAME:
+            labels.setdefault(start, []).append(_plain(name))
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    for start, mine in labels.items():
+        text = "\n".join(mine)
+        axes.annotate(text, start, (4, 4), textcoords="offset points", fontsize="small", path_effects=halo)
+
+
+def state_label(runs: Trajectories, state: int, width: int | None = None) -> str:
+    """Name and unit of a state, in lines of so many characters."""
     unit = runs.state_units[state]
     label = f"{runs.state_names[state]} [{unit}]" if unit else runs.state_names[state]
-    return label.replace("$", r"\$")  # which would begin a formula
+    lines = [label] if width is None else textwrap.wrap(label, width, max_lines=_LABEL_LINES, placeholder=" ...")
+    return "\n".join(map(_plain, lines))
+
+
+def _plain(text: str) -> str:
+    return printable(text).replace("$", r"\$")  # which would begin a formula

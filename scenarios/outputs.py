@@ -258,7 +258,7 @@ def _draw(result: StudyResult, folder: Path) -> None:
     by_method = {method: [plan.certificates[method] for plan in shown] for method in result.material.predictors}
     truths = [plan.truth for plan in shown if plan.truth is not None]
     for pair in phase_pairs(result.scenario, names):
-        figure = figures.phase_figure(by_method, truths or None, pair)
+        figure = figures.phase_figure(by_method, truths or None, pair, [plan.name for plan in shown])
         file_name = re.sub(r"[^\w.-]+", "_", "_".join(["phase", *(names[i] for i in pair)]))
         figures.save_figure(figure, folder, file_name)
     for number, plan in enumerate(shown, start=1):

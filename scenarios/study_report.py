@@ -11,7 +11,7 @@ from .. import figures
 from ..certifier import Verdict
 from ..report import Cell, Gallery, Picture, Report, ReportedPlan, Section, Table
 from .closed_loop import LoopRun
-from .design import DesignResult
+from .design import TIGHTENED, DesignResult
 from .material import OPTIMAL
 from .region import Region, phase_pairs
 from .sampling import SamplingResult
@@ -43,6 +43,7 @@ def study_report(result: StudyResult) -> Report:
         "runs.npz",
         facts,
         result.work.timings,
+        material.n_held_out,
     )
 
 
@@ -99,8 +100,16 @@ def _findings(result: StudyResult) -> Iterator[str]:
         shares = [f"{result.design.region.certified(name).mean():.1%} {name}" for name in result.design.region.verdicts]
         yield f"Certified share of the initial states, by planning: {', '.join(shares)}."
     if result.sampling is not None:
-        sampling = result.sampling
-        yield f"The plan was {sampling.first.verdict.name.lower()}; {sampling.ending}."
+        yield _sampling_finding(result.sampling)
+
+
+def _sampling_finding(sampling: SamplingResult) -> str:
+    number, now = sampling.counts[-1], sampling.last.verdict
+    after = f"after {number} experiment{'' if number == 1 else 's'}" if number else "without any experiment"
+    if now is Verdict.UNDECIDED:
+        return f"The plan is still undecided {after}: {sampling.ending}."
+    before = f"; before {'it' if number == 1 else 'them'} it was undecided" if number else ""
+    return f"The plan is {now.name.lower()} {after}{before}."
 
 
 def _loops_finding(loops: dict[str, list[LoopRun]]) -> str:
@@ -146,6 +155,8 @@ def _design_sections(design: DesignResult, result: StudyResult) -> Iterator[Sect
         "limits, by a controller that believes its model, by the same with limits tightened by what boxes take, and "
         "with the boxes themselves as constraints."
     )
+    if TIGHTENED not in design.region.verdicts:
+        text += " Limits tightened like that leave no room: no nominal plan can keep them, so there is no map of that."
     yield Section("The certifiable region", [text, Gallery([Picture(drawn["design_region"], "Verdicts by planning.")])])
     header = (
         "step",
@@ -179,7 +190,7 @@ def _design_sections(design: DesignResult, result: StudyResult) -> Iterator[Sect
 
 def _limit_section(design: DesignResult, sweep: LimitSweep) -> Section:
     start = ", ".join(f"{x:g}" for x in sweep.initial_state)
-    rows = [
+    rows: list[tuple[str | Cell, ...]] = [
         (
             f"{trial.limit:g}",
             *(Cell(c.verdict.name.lower(), c.verdict.name.lower()) for c in (trial.believing, trial.plan.certificate)),
@@ -194,7 +205,7 @@ def _limit_section(design: DesignResult, sweep: LimitSweep) -> Section:
 
 
 def _sampling_section(sampling: SamplingResult) -> Section:
-    rows = [
+    rows: list[tuple[str | Cell, ...]] = [
         (
             str(count),
             Cell(each.certificate.verdict.name.lower(), each.certificate.verdict.name.lower()),

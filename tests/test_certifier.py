@@ -63,6 +63,26 @@ def test_refuted_names_the_step_that_refutes(predictor, plan):  # noqa: F811
     assert f"at step {step} the whole box breaks {name}" in certificate.explain()
 
 
+def test_explanations_name_the_worst_step_where_that_is_not_the_first(predictor, plan):  # noqa: F811
+    """Both ends of c_B rise from step to step, so that the last one is the worst."""
+    tube = predictor.boxes(*plan)
+    (_, low2, low3), (_, high2, high3) = tube.lower[:, 1].tolist(), tube.upper[:, 1].tolist()
+    assert low2 < low3 < high2 < high3
+    for limit, ends, how in (
+        ((low3 + high2) / 2.0, (high2, high3), "UNDECIDED: at step {} the box passes"),
+        (low2 - 0.001, (low2, low3), "REFUTED: at step {} the whole box breaks"),
+    ):
+        certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.0, 0.0], [9.0, limit]))
+        name, (first, worst) = f"c_B <= {limit:g}", (f"{end - limit:.4g}" for end in ends)
+        assert certificate.explain() == f"{how.format(2)} {name} by {first} (worst at step 3: {name} by {worst})"
+    for limit, end, how in (
+        ((high2 + high3) / 2.0, high3, "UNDECIDED: at step {} the box passes"),
+        ((low2 + low3) / 2.0, low3, "REFUTED: at step {} the whole box breaks"),
+    ):
+        certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.0, 0.0], [9.0, limit]))
+        assert certificate.explain() == f"{how.format(3)} c_B <= {limit:g} by {end - limit:.4g}"
+
+
 def test_verdicts_agree_with_the_truth_over_random_plans_and_limits(plant, predictor, rng):  # noqa: F811
     seen = set()
     for _ in range(150):

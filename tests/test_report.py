@@ -7,6 +7,8 @@ import re
 import shlex
 import shutil
 import subprocess
+import warnings
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -15,15 +17,21 @@ from test_certifier import plan  # noqa: F401
 from test_predictor import plant, predictor  # noqa: F401
 
 import rkhs_control as rc
+from rkhs_control import figures
+from rkhs_control.experiments import Experiment
 from rkhs_control.norms import least_norm_estimate
 from rkhs_control.report import Cell, Commands, Gallery, Picture, Section, Table
 from rkhs_control.report.assumptions import frontier_curve
 from rkhs_control.report.numbers import rounded_down
+from rkhs_control.scenarios.design import TIGHTENED, DesignResult
 from rkhs_control.scenarios.example import write_example
-from rkhs_control.scenarios.material import Work
+from rkhs_control.scenarios.material import OPTIMAL, Limits, Material, Work
 from rkhs_control.scenarios.outputs import write_results
+from rkhs_control.scenarios.region import Region
+from rkhs_control.scenarios.sampling import SamplingResult, SamplingRound
 from rkhs_control.scenarios.schema import load_scenario
-from rkhs_control.scenarios.study import certify_file
+from rkhs_control.scenarios.study import StudyResult, certify_file
+from rkhs_control.scenarios.study_report import study_report
 
 HOSTILE = "\"><script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)> & {{ 7 * 7 }} $x$"
 WIDE = rc.Box([0.5, 0.2], [4.0, 3.0])
@@ -117,7 +125,8 @@ def test_what_would_change_the_verdict_is_said_in_words(certificates, texts):
     kept, undecided, broken = (reader.text for reader in texts.values())
     assert "It stays certified with all noise bounds" in kept
     assert f"up to {rounded_down(certificates['kept'].noise_margin)} times as large" in kept
-    assert certificates["open"].explain() in undecided
+    amount = -float(rounded_down(certificates["open"].margin))
+    assert f"UNDECIDED: at step 3 the box passes c_B <= 1.03022 by {amount:#.3g}." in undecided
     hope = certificates["open"].hopes.min()
     assert f"keeps every limit by at least {rounded_down(hope, 4)}" in undecided
     assert "never certified: change the plan or the limits" in broken
@@ -137,12 +146,96 @@ def test_margins_by_step_are_those_of_the_certificate_and_never_rounded_up(certi
         (section,) = [s for s in page.sections if s.title == "Distance to the limits"]
         table = section.blocks[-1]
         shown = np.array([[float(cell.text) for cell in row[1:]] for row in table.rows]).T
-        assert (shown <= certificate.margins).all()
-        np.testing.assert_allclose(shown, certificate.margins, rtol=1e-2)
+        outside = certificate.hopes < 0.0
+        assert outside.any() == (name == "broken")
+        assert (shown <= certificate.margins)[~outside].all()
+        assert (shown >= certificate.hopes)[outside].all()  # no larger a violation than was proved
+        expected = np.where(outside, certificate.hopes, certificate.margins)
+        np.testing.assert_allclose(shown, expected, rtol=1e-2)
         for (n, c), margin in np.ndenumerate(certificate.margins):
             tone = "certified" if margin >= 0 else "refuted" if certificate.hopes[n, c] < 0 else "undecided"
             assert table.rows[c][n + 1].tone == tone
         assert sum(cell.is_marked for row in table.rows for cell in row[1:]) == 1
+
+
+def page_of(**certificates):
+    plans = [rc.ReportedPlan(name, {"optimal": c}, {"optimal": MARGINS[c.verdict]}) for name, c in certificates.items()]
+    return rc.Report("A report", plans[0].certificate.predictor, plans).page()
+
+
+MARGINS = {
+    verdict: {"norm_margin": factor, "noise_margin": factor}
+    for verdict, factor in zip(rc.Verdict, (2.0, 0.5, 0.0), strict=True)
+}
+
+
+def section_of(page, title):
+    return next(section for section in page.sections if section.title == title)
+
+
+@pytest.mark.parametrize("name", ["kept", "open", "broken", "worse later"])
+def test_one_plan_has_one_number_and_place_in_the_whole_report(certificates, predictor, plan, name):  # noqa: F811
+    if name == "worse later":  # all of the boxes at steps 2 and 3 is outside, and the far corners are elsewhere
+        low = float(predictor.boxes(*plan).lower[1, 1])
+        certificate = rc.certify(predictor, *plan, state_limits=rc.Box([2.2, 0.2], [4.0, low - 0.001]))
+        assert certificate.verdict is rc.Verdict.REFUTED
+    else:
+        certificate = certificates[name]
+    page = page_of(plan=certificate)
+    ((_, _, _, margin, where, *_),) = section_of(page, "Plans").blocks[0].rows
+    table = section_of(page, "Distance to the limits").blocks[-1]
+    ((framed, place),) = [
+        (cell.text, f"step {n}, {row[0]}") for row in table.rows for n, cell in enumerate(row[1:], 1) if cell.is_marked
+    ]
+    assert (margin, where) == (framed, place)
+    assert page.headline.numbers[0][0] == margin
+    assert f"by {margin.removeprefix('-')}" in page.headline.sentence or name == "kept"
+    if name == "worse later":
+        assert "At step 2 the whole box breaks" in page.headline.sentence
+        assert "(worst at step 3: " in page.headline.sentence
+
+
+def test_factors_that_cannot_help_are_dashes_and_those_below_one_must_shrink(certificates):
+    page = page_of(**certificates)
+    assert [row[5] for row in section_of(page, "Plans").blocks[0].rows] == ["2.00", "0.500", "–"]
+    labels = {name: [label for _, label in page_of(**{name: c}).headline.numbers] for name, c in certificates.items()}
+    assert "all norm bounds may grow to this" in labels["kept"]
+    assert "all norm bounds would have to shrink to this" in labels["open"]
+    assert not any("norm" in label for label in labels["broken"])
+
+
+def test_inputs_that_decide_leave_nothing_framed(predictor, plan):  # noqa: F811
+    page = page_of(inputs=rc.certify(predictor, *plan, state_limits=WIDE, input_limits=rc.Box([100.0], [200.0])))
+    text, table = section_of(page, "Distance to the limits").blocks
+    assert "The inputs refute the plan" in text
+    assert not any(cell.is_marked for row in table.rows for cell in row[1:])
+    assert section_of(page, "Plans").blocks[0].rows[0][3:5] == ["–", "the inputs"]
+
+
+def test_a_plan_that_starts_outside_is_not_said_to_keep_the_limits_from_the_start(predictor, plan):  # noqa: F811
+    x0, inputs = plan
+    limits = rc.Box([0.5, 0.2], [float(np.nextafter(x0[0], 0.0)), 3.0])
+    certificate = rc.certify(predictor, x0, inputs, state_limits=limits)
+    assert certificate.verdict is rc.Verdict.CERTIFIED
+    page = page_of(late=certificate)
+    assert "The plan starts outside the limits" in page.headline.sentence
+    assert page.headline.paragraphs[0].startswith("At every sampling instant after the first the whole box")
+    assert "plan late. The verdict is about the steps after that" in page.warnings[0]
+    inside = page_of(kept=rc.certify(predictor, x0, inputs, state_limits=WIDE))
+    assert inside.headline.paragraphs[0].startswith("At every sampling instant of the plan")
+    assert not inside.warnings
+
+
+def test_sampling_times_are_said_where_somebody_gave_them(predictor):  # noqa: F811
+    for seconds, text in ((1.0, "150 of 3 steps"), (30.0, "150 of 3 steps, 30 s each")):
+        timed = predictor.with_runs(replace(predictor.runs, sampling_time=seconds))
+        page = rc.Report("A report", timed).page()
+        assert section_of(page, "Data, versions, timings").blocks[0].rows[0] == ("recorded runs", text)
+
+
+def test_without_plans_what_was_found_comes_before_what_it_rests_on(predictor):  # noqa: F811
+    page = rc.Report("A report", predictor, sections=[Section("What was found", ["Much."])], findings="Much.").page()
+    assert [section.title for section in page.sections[:2]] == ["What was found", "Assumptions"]
 
 
 @pytest.mark.parametrize("value", [1.0999, -0.22191, 7.0, 123456.0, 1.0996e-7, -1e-17, 0.0])
@@ -201,6 +294,58 @@ def test_names_are_text_and_nothing_else(predictor, plan, tmp_path):  # noqa: F8
     assert "49" not in re.findall(r"& (\S+) \$x", reader.text)
 
 
+def test_names_cannot_control_a_terminal_or_turn_text_round(predictor, plan, tmp_path):  # noqa: F811
+    runs = predictor.runs
+    renamed = rc.Trajectories(runs.states, runs.inputs, runs.noise_bound, ("a\x1b[31m", "b\u202e"))
+    certificate = rc.certify(
+        rc.MultiStepPredictor(renamed, predictor.kernels, predictor.norm_bounds), *plan, state_limits=WIDE
+    )
+    html = written(tmp_path, {"x\x1b]0;owned\x07": certificate, "two": certificate}, description="two\nlines")
+    drawings = [base64.b64decode(image["src"].partition(",")[2]).decode() for image in Reader(html).all("img")]
+    for text in (html, *drawings):
+        assert not set("\x1b\x07\u202e") & set(text)
+    assert r"x\x1b]0;owned\x07" in html
+    assert "two\nlines" in html
+
+
+def test_names_in_any_script_are_drawn_without_warnings(predictor, plan, tmp_path):  # noqa: F811
+    runs = predictor.runs
+    renamed = rc.Trajectories(runs.states, runs.inputs, runs.noise_bound, ("浓度", "温度"))
+    certificate = rc.certify(
+        rc.MultiStepPredictor(renamed, predictor.kernels, predictor.norm_bounds), *plan, state_limits=WIDE
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        html = written(tmp_path, {"计划": certificate})
+        figures.save_figure(figures.time_figure({"计划": certificate}), tmp_path, "time")
+    assert "计划" in html
+    assert "浓度" in html
+
+
+def test_portraits_name_plans_and_hide_no_certified_box(certificates):
+    names = ["kept", "a name that is far too long", "broken"]
+    (axes,) = figures.phase_figure({"optimal": list(certificates.values())}, names=names).axes
+    assert [text.get_text() for text in axes.texts] == ["kept\nbroken"]  # they start from the same state
+    kept, undecided, broken = (
+        {patch.get_zorder() for patch in axes.patches[3 * k : 3 * k + 3]} for k in range(len(certificates))
+    )
+    assert min(kept) > max(undecided) > max(broken)
+
+
+def test_long_labels_are_broken_into_lines(predictor, plan):  # noqa: F811
+    runs = predictor.runs
+    name = "the $ concentration behind the second reactor, the heat exchanger and the filter, as measured twice"
+    renamed = rc.Trajectories(runs.states, runs.inputs, runs.noise_bound, (name, "b"))
+    certificate = rc.certify(
+        rc.MultiStepPredictor(renamed, predictor.kernels, predictor.norm_bounds), *plan, state_limits=WIDE
+    )
+    label = figures.time_figure({"optimal": certificate}).axes[0].get_ylabel()
+    assert label.startswith(r"the \$ concentration")
+    lines = label.splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 25
+
+
 def addresses(reader):
     return [a[key] for _, a in reader.tags for key in ("src", "href", "srcset", "data", "action") if key in a]
 
@@ -251,6 +396,15 @@ def test_commands_in_the_report_check_what_it_reports(study):
     assert "certifying, optimal" in text
 
 
+def test_held_out_runs_are_not_counted_among_those_that_make_the_boxes(study):
+    text = Reader((study / "report.html").read_text()).text
+    summary = json.loads((study / "summary.json").read_text())
+    held_out = summary["held_out_runs_without_contradiction"]
+    assert held_out > 0
+    assert f"recorded runs make the boxes, {held_out} held out test them{summary['runs']}" in "".join(text.split("\n"))
+    assert re.search(rf"{summary['runs']} of \d steps; {held_out} more were held out", text)
+
+
 def test_no_verdict_stands_above_a_contradiction(certificates):
     kept = certificates["kept"]
     plans = [rc.ReportedPlan("kept", {"optimal": kept})]
@@ -276,6 +430,41 @@ def test_one_state_no_limits_and_any_noise_bound_make_a_report(noise, rng, tmp_p
     text = Reader(written(tmp_path, rc.certify(one, [0.2], [[0.1]], state_limits=rc.Box([-np.inf], [np.inf])))).text
     assert "there are no limits of states to break" in text
     assert ("the data refute no norm: zero fits" in text) == (noise > 2.0)
+
+
+def study_of(predictor, **found):  # noqa: F811
+    """A study without plans."""
+    scenario, _ = load_scenario("cstr_sampling")
+    names = predictor.runs.state_names, predictor.runs.input_names
+    material = Material({OPTIMAL: predictor}, Limits.of(scenario.limits, *names), None, None, n_held_out=9)
+    return StudyResult(scenario, material, Work(0), [], **found)
+
+
+def test_a_study_of_experiments_says_what_the_plan_is_now(certificates, predictor, plan, plant):  # noqa: F811
+    undecided, kept = certificates["open"], certificates["kept"]
+    experiment = Experiment(*plan, 0.1, 0.1, kept)
+    for last, ending, text in (
+        (kept, "the plan is certified", "certified after 2 experiments; before them it was undecided."),
+        (undecided, "the rounds are used up", "still undecided after 2 experiments: the rounds are used up."),
+    ):
+        rounds = SamplingRound(undecided), SamplingRound(last, (experiment, experiment))
+        sampling = SamplingResult(rounds, {"nearby": (undecided, last)}, plant.simulate(*plan), ending)
+        page = study_report(study_of(predictor, sampling=sampling)).page()
+        assert page.headline.sentence == f"The plan is {text}"
+        assert page.headline.numbers == (("150", "recorded runs make the boxes, 9 held out test them"),)
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_design_says_where_tightened_limits_leave_no_room(predictor, has_room):  # noqa: F811
+    region = Region((0, 1), np.arange(2.0), np.arange(2.0))
+    for name in ("certainty equivalent", *([TIGHTENED] if has_room else []), "robust"):
+        region.add(name, [rc.Verdict.CERTIFIED] * 4)
+    some = np.full((3, 2), 0.1)
+    design = DesignResult(np.full((4, 3, 2), 0.1), rc.Tightening(some, some), 0.9, region, 0, [], None, [])
+    page = study_report(study_of(predictor, design=design)).page()
+    section = page.sections[0]
+    assert section.title == "The certifiable region"
+    assert ("leave no room: no nominal plan can keep them" in section.blocks[0]) == (not has_room)
 
 
 def test_further_sections_stand_where_they_are_told(certificates, tmp_path):
@@ -317,7 +506,9 @@ MEASURE = """<script>
 addEventListener("load", () => {
   const images = [...document.images].map(image => [image.complete && image.naturalWidth, image.clientWidth]);
   const page = document.documentElement;
-  parent.postMessage(JSON.stringify({images: images, room: page.clientWidth, content: page.scrollWidth}), "*");
+  const rows = [...document.querySelectorAll("tbody th")].map(head => head.clientWidth);
+  const sizes = {images: images, rows: rows, room: page.clientWidth, content: page.scrollWidth};
+  parent.postMessage(JSON.stringify(sizes), "*");
 });
 </script>"""
 FRAME = """<!DOCTYPE html><body>
@@ -385,15 +576,31 @@ def test_a_browser_notices_what_a_report_must_not_do(browser, study, tmp_path):
     assert all("Content Security Policy" in line for line in console)
 
 
+def measured_in(browser, html, folder, width):
+    """A report in a frame as wide as a phone or a desk: browser windows are not as narrow as the first."""
+    html = re.sub("<meta http-equiv.*>", "", html)  # which forbids the script
+    (folder / "inner.html").write_text(html.replace("</body>", MEASURE + "</body>"))
+    (folder / "outer.html").write_text(FRAME.replace("WIDTH", str(width)))
+    dom, console, _ = browser(folder / "outer.html", 1400)
+    assert console == []
+    return json.loads(re.search(r"measured (\{.*\})", dom)[1])
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_long_names_and_wide_pictures_leave_room_for_the_rest(certificates, browser, tmp_path, width):
+    from matplotlib.figure import Figure
+
+    wide = Section("Wide", [Gallery([Picture(Figure(figsize=(12, 3)), "Four panels.")])])
+    html = written(tmp_path, {"n" * 160: certificates["kept"]}, sections=[wide])
+    measured = measured_in(browser, html, tmp_path, width)
+    assert max(measured["rows"]) < 400
+    assert measured["content"] <= measured["room"]
+    assert measured["images"][-1][1] > 700  # to be scrolled rather than shrunk
+
+
 @pytest.mark.parametrize("width", [390, 1200])
 def test_pictures_have_a_size_and_the_page_does_not_scroll_sideways(study, browser, tmp_path, width):
-    """The report in a frame as wide as a phone or a desk: browser windows are not as narrow as the first."""
-    html = re.sub("<meta http-equiv.*>", "", (study / "report.html").read_text())  # which forbids the script
-    (tmp_path / "inner.html").write_text(html.replace("</body>", MEASURE + "</body>"))
-    (tmp_path / "outer.html").write_text(FRAME.replace("WIDTH", str(width)))
-    dom, console, _ = browser(tmp_path / "outer.html", 1400)
-    assert console == []
-    measured = json.loads(re.search(r"measured (\{.*\})", dom)[1])
+    measured = measured_in(browser, (study / "report.html").read_text(), tmp_path, width)
     assert width - 30 < measured["room"] <= width
     assert measured["content"] <= measured["room"]
     assert len(measured["images"]) == 6

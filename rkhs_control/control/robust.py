@@ -3,12 +3,15 @@
 The optimal bounds enter with their exact gradients (by the envelope theorem, those of the witness held fixed). Around a
 plan they are replaced by their tangents, IPOPT minimises the cost of the nominal prediction in a region where these can
 be trusted, and the bounds at the solution are computed anew. What the constraints lack is penalised, so that the search
-may start from a plan that cannot be certified. What is returned is judged by the true bounds, not by their tangents.
+may start from a plan that cannot be certified. Boxes are narrow near recorded inputs, so there are many local optima;
+where one search ends without a certificate, others begin there. What is returned is judged by the true bounds, all of
+them, and not by their tangents.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -40,6 +43,7 @@ _NEAR = 2.0  # widths of a box: limits that are further away are not watched on 
 _POOR, _GOOD = 0.25, 0.75  # shares of the promised gain: below, the region of trust shrinks; above, it may grow
 _ARRIVED = 1e-3  # a certified plan whose merit gains a smaller share has arrived
 _NEAREST_RUNS, _RESTARTS = 40, 3  # where to begin again, when the first search ends without a certificate
+_HOPELESS = 2.0  # but not if what is lacking is more than so many widths of the box that fails first
 _PATIENCE, _PROGRESS = 4, 0.9  # given up if what is lacking does not fall to this share in so many trials
 
 
@@ -133,9 +137,8 @@ class RobustOCP:
             known = (n + 1) * inputs.shape[1]
             z = np.concatenate([x0, flat[:known]])
             ends[n, i, side, :known] = self._end_gradient(n, i, side, z, witnesses[n, i, side])[n_states:]
-        normals = self.state_limits.as_polytope().normals
-        upper, lower = np.maximum(normals, 0.0), np.minimum(normals, 0.0)
-        return np.einsum("ci,niu->ncu", lower, ends[:, :, 0]) + np.einsum("ci,niu->ncu", upper, ends[:, :, 1])
+        slopes: FloatArray = np.einsum("sci,nisu->ncu", self._normals, ends)
+        return slopes
 
     def _end_gradient(self, n: int, i: int, side: int, z: FloatArray, witness: Witness | None) -> FloatArray:
         """Of the lower or the upper bound of a state by `z`; zero where there is a kink."""
@@ -214,17 +217,17 @@ class RobustOCP:
         if len(failing) == 0:
             return []
         n = int(failing[0]) + 1
+        if stuck.lacking > _HOPELESS * stuck.widths[n - 1]:
+            return []
         runs, x0 = self.predictor.runs, task.x0
         scale = np.maximum(np.ptp(runs.states[:, 0], axis=0), 1e-12)
         nearest = np.argsort(np.abs((runs.states[:, 0] - x0) / scale).max(axis=1))[:_NEAREST_RUNS]
         beginnings = self.nominal.input_limits.clip(runs.inputs[nearest, :n])
-        z = np.hstack([np.tile(x0, (len(nearest), 1)), beginnings.reshape(len(nearest), -1)])
-        bands = [envelope.bounds(z) for envelope in self.predictor.envelopes[n - 1]]
-        ends = np.stack(
-            [np.column_stack([band.lower for band in bands]), np.column_stack([b.upper for b in bands])], -1
-        )
-        shift = self._shifts[n - 1][:, None] * np.array([-1.0, 1.0])
-        room = self._room(ends + shift).min(axis=1)
+        z = [np.concatenate([x0, beginning.ravel()]) for beginning in beginnings]
+        ends = np.tile(stuck.ends[n - 1], (len(nearest), 1, 1))
+        for i, side in np.argwhere(self._needed(stuck.margins[[n - 1]] < 0.0)[0]):
+            ends[:, i, side] = self._ends(n - 1, i, side, z)[0]
+        room = self._room(ends).min(axis=1)
         best = [k for k in np.argsort(-room)[:_RESTARTS] if room[k] > stuck.margins[n - 1].min()]
         return [np.vstack([beginnings[k], stuck.inputs[n:]]) for k in best]
 
@@ -242,13 +245,16 @@ class RobustOCP:
         ends, witnesses = near.ends.copy(), near.witnesses.copy()
         flat = inputs.ravel()
         for n, i, side in np.argwhere(self._needed(watched)):
-            envelope = self.predictor.envelopes[n][i]
             z = np.concatenate([task.x0, flat[: (n + 1) * inputs.shape[1]]])
-            bound = envelope.upper_bounds(envelope.sides[side], [Points.value(z)])[0]
-            sign = 1.0 if side else -1.0
-            ends[n, i, side] = sign * (bound.value + self._shifts[n, i])
-            witnesses[n, i, side] = bound.witness
+            (ends[n, i, side],), (witnesses[n, i, side],) = self._ends(n, i, side, [z])
         return self._judged(task, inputs, ends, witnesses, self._room(ends), near.certificate, is_glance=True)
+
+    def _ends(self, n: int, i: int, side: int, z: Sequence[FloatArray]) -> tuple[FloatArray, list[Witness | None]]:
+        """Lower or upper ends of the boxes of one step and state at some arguments, and what proves them."""
+        envelope, sign = self.predictor.envelopes[n][i], 1.0 if side else -1.0
+        bounds = envelope.upper_bounds(envelope.sides[side], [Points.value(x) for x in z])
+        values = sign * (np.array([bound.value for bound in bounds]) + self._shifts[n, i])
+        return values, [bound.witness for bound in bounds]
 
     def _judged(
         self,
@@ -268,14 +274,18 @@ class RobustOCP:
 
     def _room(self, ends: FloatArray) -> FloatArray:
         """How far inside every constraint the worst corners are, but for rounding."""
-        polytope = self.state_limits.as_polytope()
-        upper, lower = np.maximum(polytope.normals, 0.0), np.minimum(polytope.normals, 0.0)
-        return polytope.offsets - ends[..., 1] @ upper.T - ends[..., 0] @ lower.T
+        room: FloatArray = self.state_limits.as_polytope().offsets - np.einsum("sci,...is->...c", self._normals, ends)
+        return room
 
     def _needed(self, watched: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Which ends of which boxes constraints depend on: by step, state and side."""
+        return np.stack([watched @ part for part in self._normals != 0.0], axis=-1)
+
+    @cached_property
+    def _normals(self) -> FloatArray:
+        """Of the limits: what lower and what upper ends of boxes count for, `(2, n_constraints, n_states)`."""
         normals = self.state_limits.as_polytope().normals
-        return np.stack([watched @ (normals < 0.0), watched @ (normals > 0.0)], axis=-1)
+        return np.stack([np.minimum(normals, 0.0), np.maximum(normals, 0.0)])
 
     def _solve_near(
         self, task: _Task, at: _Iterate, other: _Iterate, watched: npt.NDArray[np.bool_], radius: float

@@ -41,8 +41,9 @@ def assumptions_section(predictor: MultiStepPredictor, step: int, state: int, wh
 
 
 def _method_text(predictor: MultiStepPredictor) -> str:
-    options = "".join(f", {name} {value}" for name, value in predictor.options.items())
-    text = f"The boxes are those of the method {method_name(predictor.method).replace('_', ' ')}{options}."
+    options = ", ".join(f"{name} {value}" for name, value in predictor.options.items())
+    text = f"The boxes are made of {method_name(predictor.method).replace('_', ' ')} bounds"
+    text += f" ({options})." if options else "."
     noise = np.asarray(predictor.initial_state_noise)
     if noise.any():
         names = predictor.runs.state_names

@@ -17,12 +17,13 @@ from ..envelope.methods import method_name
 from ..errors import InputError
 from ..predictor import MultiStepPredictor
 from .assumptions import assumptions_section
-from .numbers import factor_text, margin_text
+from .numbers import NONE, factor_text, margin_text, outside_text
 from .page import Block, Headline, Page, Section, Table
 from .plans import (
     REMARKS_UP_TO,
     ReportedPlan,
     changes_section,
+    deciding_distances,
     deciding_entry,
     explanation,
     margins_section,
@@ -35,7 +36,7 @@ _MARGINS_UP_TO = 40  # plans whose norm and noise margins are looked for
 
 _MEANING = {
     Verdict.CERTIFIED: (
-        "At every sampling instant of the plan the whole box that holds the true state lies within the limits: the "
+        "At every sampling instant {of_the_plan} the whole box that holds the true state lies within the limits: the "
         "plant keeps them, if the assumptions below hold."
     ),
     Verdict.UNDECIDED: (
@@ -62,7 +63,7 @@ class Report:
     plans: Sequence[ReportedPlan] = ()
     description: str = ""
     sections: Sequence[Section] = ()
-    """Further ones, after what is said of the plans and their assumptions."""
+    """Further ones, after what is said of the plans and their assumptions; where there are no plans, they are first."""
     contradiction: str = ""
     """What shows that an assumption is wrong, if anything: no verdict stands above that."""
     findings: str = ""
@@ -74,6 +75,8 @@ class Report:
     facts: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By stage of the work."""
+    n_held_out: int = 0
+    """Further runs that did not go into the predictor and do not contradict it."""
 
     def __post_init__(self) -> None:
         names = self.predictor.runs.state_names
@@ -87,22 +90,25 @@ class Report:
 
     @property
     def deciding(self) -> ReportedPlan | None:
-        """The plan of the worst verdict, and of those the one with the smallest margin."""
+        """The plan of the worst verdict, and of those the one whose deciding distance is smallest."""
         order = list(Verdict)
-        return min(self.plans, key=lambda p: (-order.index(p.certificate.verdict), p.certificate.margin), default=None)
+
+        def badness(plan: ReportedPlan) -> tuple[int, float]:
+            certificate = plan.certificate
+            return -order.index(certificate.verdict), float(deciding_distances(certificate).min(initial=np.inf))
+
+        return min(self.plans, key=badness, default=None)
 
     def page(self) -> Page:
         """The report as sections, the verdict first."""
         plan = self.deciding
         predictor = self.predictor if plan is None else plan.certificate.predictor
-        sections = [] if plan is None else [*self._about_plans(plan)]
-        sections.append(_assumptions(predictor, plan))
-        if plan is not None:
-            sections.append(changes_section(plan, self.plans))
-        sections += self.sections
-        sections.append(self._making(predictor))
-        if plan is not None:
-            sections.append(proofs_section(self.plans, self.data_file))
+        assumptions, making = _assumptions(predictor, plan), self._making(predictor)
+        if plan is None:
+            sections = [*self.sections, assumptions, making]
+        else:
+            changes, proofs = changes_section(plan, self.plans), proofs_section(self.plans, self.data_file)
+            sections = [*self._about_plans(plan), assumptions, changes, *self.sections, making, proofs]
         return Page(
             self.title,
             self._headline(plan, predictor),
@@ -116,7 +122,8 @@ class Report:
         self.page().write(file)
 
     def _headline(self, plan: ReportedPlan | None, predictor: MultiStepPredictor) -> Headline:
-        runs = (f"{len(predictor.runs):,}", "recorded runs")
+        roles = f"recorded runs make the boxes, {self.n_held_out:,} held out test them"
+        runs = (f"{len(predictor.runs):,}", roles if self.n_held_out else "recorded runs")
         if self.contradiction:
             consequence = "Whatever is said below of what is certified rests on assumptions that do not hold."
             return Headline("CONTRADICTED", "refuted", self.contradiction, (consequence,), (runs,))
@@ -132,8 +139,12 @@ class Report:
 
     def _making(self, predictor: MultiStepPredictor) -> Section:
         runs = predictor.runs
+        length = f"{runs.horizon} step{'s' if runs.horizon > 1 else ''}"
+        if runs.sampling_time != 1.0:  # which is also what stands for an unknown one
+            length += f", {runs.sampling_time:g} s each"
+        held_out = f"; {self.n_held_out:,} more were held out" if self.n_held_out else ""
         rows = [
-            ("recorded runs", f"{len(runs):,} of {runs.horizon} steps, {runs.sampling_time:g} s each"),
+            ("recorded runs", f"{len(runs):,} of {length}{held_out}"),
             ("SHA-256 of states and inputs", runs.sha256),
             *self.facts.items(),
             ("rkhs_control", __version__),
@@ -186,9 +197,12 @@ def write_report(
 def _verdict_headline(plan: ReportedPlan, plans: Sequence[ReportedPlan], runs: tuple[str, str]) -> Headline:
     certificate = plan.certificate
     verdict, margins = certificate.verdict, plan.margins.get(plan.method, {})
-    numbers = [(margin_text(certificate.margin), "smallest distance to a limit")]
+    numbers = []
     if verdict is not Verdict.REFUTED:
+        numbers.append((margin_text(certificate.margin), "smallest distance to a limit"))
         numbers += [_margin_number(name, margins[f"{name}_margin"], verdict) for name in ("norm", "noise") if margins]
+    elif certificate.input_violation is None:
+        numbers.append((outside_text(float(certificate.hopes.min())), "a whole box is this far outside a limit"))
     if len(plans) == 1:
         sentence = _sentence(certificate)
     else:
@@ -197,14 +211,19 @@ def _verdict_headline(plan: ReportedPlan, plans: Sequence[ReportedPlan], runs: t
         which = "nearest to a limit" if verdict is Verdict.CERTIFIED else "worst"
         sentence = f"{len(plans)} plans: {', '.join(counts)}. The {which} is plan {plan.name}: "
         sentence += explanation(certificate).partition(": ")[2]
-    return Headline(verdict.name, verdict.name.lower(), sentence, (_MEANING[verdict], _NOT_MEANT), (*numbers, runs))
+    start_inside = all(p.certificate.starts_inside for p in plans)
+    meaning = _MEANING[verdict].format(of_the_plan="of the plan" if start_inside else "after the first")
+    if len(plans) == 1 and not start_inside:
+        starts = "may start" if np.any(certificate.question.initial_state_noise) else "starts"
+        sentence += f". The plan {starts} outside the limits"
+    return Headline(verdict.name, verdict.name.lower(), sentence, (meaning, _NOT_MEANT), (*numbers, runs))
 
 
 def _margin_number(name: str, margin: float, verdict: Verdict) -> tuple[str, str]:
     if margin > 0.0:
-        may = "may be so much larger" if verdict is Verdict.CERTIFIED else "would have to shrink to this"
+        may = "may grow to this" if verdict is Verdict.CERTIFIED else "would have to shrink to this"
         return f"{factor_text(margin)}×", f"all {name} bounds {may}"
-    return "none", f"of the smaller {name} bounds that the data allow would do"
+    return NONE, f"no smaller {name} bound that fits the data would certify it"
 
 
 def _sentence(certificate: Certificate) -> str:
@@ -217,7 +236,9 @@ def _remarks(plans: Sequence[ReportedPlan]) -> Iterator[str]:
     outside = [plan.name for plan in plans if not plan.certificate.starts_inside]
     if outside:
         named = ", ".join(outside[:REMARKS_UP_TO]) + (", ..." if len(outside) > REMARKS_UP_TO else "")
-        yield f"Outside the limits from the start: plan {named}. The verdict is about the steps after that."
+        verdict = "The verdict is about the steps after that, and does not say that the limits are kept at first."
+        plural = "s" if len(outside) > 1 else ""
+        yield f"Outside the limits at the start, or not certainly inside: plan{plural} {named}. {verdict}"
     if any(issubclass(plan.certificate.predictor.method, GaussianProcessEnvelope) for plan in plans):
         yield "Boxes of a Gaussian process hold with a probability, not for certain, and so do verdicts from them."
 
@@ -229,5 +250,8 @@ def _assumptions(predictor: MultiStepPredictor, plan: ReportedPlan | None) -> Se
     step, constraint = deciding_entry(certificate)
     normal, widths = certificate.question.polytope.normals[constraint], certificate.tube.upper - certificate.tube.lower
     state = int(np.argmax(np.abs(normal) * widths[step]))
-    why = f"where the verdict on plan {plan.name} hangs on {certificate.constraint_names[constraint]}"
+    limit = certificate.constraint_names[constraint]
+    why = f"where the verdict on plan {plan.name} hangs on {limit}"
+    if certificate.input_violation is not None:
+        why = f"where plan {plan.name} is worst, at {limit}"
     return assumptions_section(predictor, step, state, why)

@@ -7,6 +7,9 @@ from decimal import ROUND_FLOOR, Context
 
 from ..certifier import LARGEST_FACTOR
 
+NONE = "–"
+"""Where there is no number to print."""
+
 
 def rounded_down(value: float, digits: int = 3) -> str:
     """To so many digits, which are all shown."""
@@ -22,10 +25,15 @@ def margin_text(margin: float) -> str:
     return text if margin < 0.0 else f"+{text}"
 
 
+def outside_text(hope: float) -> str:
+    """How far outside a whole box is, as a negative distance that claims no more than was proved."""
+    return f"-{rounded_down(-hope)}"
+
+
 def factor_text(factor: float | None) -> str:
-    """Rounded down; nothing where it was not looked for, and the end of the search where that was reached."""
+    """Rounded down; nothing where it was not looked for, a dash where none would do, or the end of the search."""
     if factor is None:
         return ""
     if factor == 0.0:
-        return "0"
+        return NONE
     return f"≥{LARGEST_FACTOR:g}" if math.isinf(factor) else rounded_down(factor)

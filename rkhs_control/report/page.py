@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..figures import printable, without_missing_glyphs
+
 _LARGEST_SVG = 400_000  # bytes; above this, a picture of dots is smaller
-_NUMBER = re.compile(r"[-+−≥]?\s?[\d,.]+(e[-+]?\d+)?( ?[%×])?( of [\d,]+)?")
+_WIDE = 700  # CSS pixels; wider pictures have several panels, and would not be legible if a phone shrank them
+_NUMBER = re.compile(r"–|[-+−≥]?\s?[\d,.]+(e[-+]?\d+)?( ?[%×])?( of [\d,]+)?")
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,16 @@ class Picture:
         width, height = self.figure.get_size_inches()
         return round(96 * width), round(96 * height)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is to be scrolled on a small screen rather than shrunk."""
+        return self.size[0] > _WIDE
+
     def _as(self, ending: str, **settings: Any) -> bytes:
         from matplotlib import rc_context
 
         buffer = io.BytesIO()
-        with rc_context({"svg.hashsalt": "rkhs_control"}):  # the same figure, the same bytes
+        with rc_context({"svg.hashsalt": "rkhs_control"}), without_missing_glyphs():  # the same figure, the same bytes
             self.figure.savefig(buffer, format=ending, **settings)
         return buffer.getvalue()
 
@@ -139,6 +147,7 @@ class Page:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            finalize=lambda value: printable(value) if type(value) is str else value,  # not what is escaped already
         )
         return environment.get_template("report.html.j2").render(page=self)
 

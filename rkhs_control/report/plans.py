@@ -13,7 +13,7 @@ import numpy as np
 from .. import figures
 from ..certifier import LARGEST_FACTOR, Certificate, Verdict
 from ..validation import FloatArray
-from .numbers import factor_text, margin_text, rounded_down
+from .numbers import NONE, factor_text, margin_text, outside_text, rounded_down
 from .page import Block, Cell, Commands, Gallery, Picture, Section, Table
 
 _ROWS_UP_TO = 200  # plans in the table
@@ -58,8 +58,7 @@ def plans_section(plans: Sequence[ReportedPlan]) -> Section:
                 plan.name,
                 method,
                 Cell(certificate.verdict.name.lower(), certificate.verdict.name.lower()),
-                margin_text(certificate.margin),
-                _where(certificate),
+                *_deciding_texts(certificate),
                 factor_text(margins.get("norm_margin")),
                 factor_text(margins.get("noise_margin")),
                 f"{certificate.tube.volumes.mean():.3g}",
@@ -68,8 +67,9 @@ def plans_section(plans: Sequence[ReportedPlan]) -> Section:
                 row.append(_truth_text(certificate, plan.truth))
             rows.append(row)
     caption = (
-        "margin: smallest distance of a box to a limit, negative where a part is outside; norm ×, noise ×: by which "
-        "factor all norm, or all noise bounds may be off with the plan still certified, rounded down"
+        "margin: smallest distance of a box to a limit, negative where a part is outside or, of a refuted plan, where "
+        "all of it is; norm ×, noise ×: up to which factor on all norm, or all noise bounds the plan is certified, "
+        f"rounded down; below 1 they would have to shrink to that; {NONE} where nothing that fits the data would do"
     )
     if knows_truth:
         header.append("truth in boxes")
@@ -87,11 +87,20 @@ def _truth_text(certificate: Certificate, truth: FloatArray | None) -> str:
     return f"{int(inside.sum())} of {len(inside)}"
 
 
-def _where(certificate: Certificate) -> str:
+def _deciding_texts(certificate: Certificate) -> tuple[str, str]:
+    """The distance that decides, and where that is."""
+    if certificate.input_violation is not None:
+        return NONE, "the inputs"
     if not certificate.margins.size:
-        return ""
-    step, constraint = np.unravel_index(np.argmin(certificate.margins), certificate.margins.shape)
-    return f"step {step + 1}, {certificate.constraint_names[constraint]}"
+        return margin_text(certificate.margin), ""
+    step, constraint = deciding_entry(certificate)
+    where = f"step {step + 1}, {certificate.constraint_names[constraint]}"
+    return _distance_text(certificate.margins[step, constraint], certificate.hopes[step, constraint]), where
+
+
+def _distance_text(margin: float, hope: float) -> str:
+    """Of a whole box to a limit or, where all of it is outside, of its nearest part."""
+    return outside_text(hope) if hope < 0.0 else margin_text(margin)
 
 
 def tubes_section(
@@ -109,16 +118,19 @@ def tubes_section(
 
 def _tubes(shown: Sequence[ReportedPlan], pairs: Sequence[tuple[int, int]]) -> Iterator[Block]:
     """Portraits by all methods; over time, the first plan by all methods."""
-    yield (
-        "Each box holds the true state at one step, if the assumptions hold. Dashed lines are limits; a black line is "
-        "the simulated truth, where there is one, and the verdict was made without it."
-    )
+    truths = [plan.truth for plan in shown if plan.truth is not None]
+    text = "Each box holds the true state at one step, if the assumptions hold. Dashed lines are limits"
+    if truths:
+        text += "; a black line is the simulated truth, without which the verdict was made"
+    elif pairs:
+        text += "; dotted ones only show which boxes belong together"
+    yield f"{text}."
     names = shown[0].certificate.predictor.runs.state_names
     methods = [m for m in shown[0].certificates if all(m in plan.certificates for plan in shown)]
-    truths = [plan.truth for plan in shown if plan.truth is not None]
+    labels = [plan.name for plan in shown] if len(shown) > 1 else None
     for pair in pairs:
         drawn = {
-            m: figures.phase_figure({m: [plan.certificates[m] for plan in shown]}, truths or None, pair)
+            m: figures.phase_figure({m: [plan.certificates[m] for plan in shown]}, truths or None, pair, labels)
             for m in methods
         }
         _same_scales(list(drawn.values()))
@@ -151,6 +163,7 @@ def margins_section(plan: ReportedPlan, n_plans: int) -> Section:
     certificate = plan.certificate
     margins, hopes = certificate.margins, certificate.hopes
     step, constraint = deciding_entry(certificate)
+    decides = certificate.input_violation is None
     rows = []
     for c, name in enumerate(certificate.constraint_names):
         largest = max(float(np.abs(margins[:, c]).max()), 1e-300)
@@ -160,31 +173,37 @@ def margins_section(plan: ReportedPlan, n_plans: int) -> Section:
                 tone, strength = "certified", 0.08 + 0.37 * (1.0 - margin / largest)
             else:
                 tone, strength = ("refuted", 0.5) if hope < 0.0 else ("undecided", 0.5)
-            row.append(Cell(margin_text(margin), tone, strength, (n, c) == (step, constraint)))
+            row.append(Cell(_distance_text(margin, hope), tone, strength, decides and (n, c) == (step, constraint)))
         rows.append(row)
     which = "" if n_plans == 1 else f"Plan {plan.name}, which decides the verdict. "
     text = (
-        f"{which}How far inside every limit the whole box is, step by step; the deeper the blue, the nearer the limit. "
-        "Orange: a part of the box is outside; red: all of it. The framed entry decides."
+        f"{which}How far inside every limit the whole box is, step by step; within a row, the deeper the blue, the "
+        "nearer the limit. Orange: a part of the box is outside; red: all of it, by at least what is shown. "
     )
+    text += "The framed entry decides." if decides else "The inputs refute the plan, whatever stands here."
     header = ("limit", *(f"step {n + 1}" for n in range(len(margins))))
     return Section("Distance to the limits", [text, Table(header, rows)])
 
 
 def explanation(certificate: Certificate) -> str:
-    """The verdict in a sentence; what is certified is rounded down."""
+    """The verdict in a sentence, with the numbers as tables show them."""
     if certificate.verdict is Verdict.CERTIFIED:
         if not certificate.margins.size:
             return "CERTIFIED: there are no limits of states to break"
         return f"CERTIFIED: every box is inside the limits by at least {rounded_down(certificate.margin)}"
-    return certificate.explain()
+    is_outside = bool((certificate.hopes < 0.0).any())
+    return certificate.explain(lambda d: (outside_text(d) if is_outside else margin_text(d)).removeprefix("-"))
+
+
+def deciding_distances(certificate: Certificate) -> FloatArray:
+    """By step and constraint, of what the verdict hangs on: of boxes that are wholly outside, if there are any."""
+    return certificate.hopes if (certificate.hopes < 0.0).any() else certificate.margins
 
 
 def deciding_entry(certificate: Certificate) -> tuple[int, int]:
     """Step and constraint that the verdict hangs on: the worst violation, or else the smallest margin."""
-    distances = certificate.hopes if (certificate.hopes < 0.0).any() else certificate.margins
-    step, constraint = np.unravel_index(np.argmin(distances), distances.shape)
-    return int(step), int(constraint)
+    distances = deciding_distances(certificate)
+    return divmod(int(distances.argmin()), distances.shape[1])
 
 
 def changes_section(deciding: ReportedPlan, plans: Sequence[ReportedPlan]) -> Section:
