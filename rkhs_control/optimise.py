@@ -56,9 +56,9 @@ class SafeOptimum:
     multipliers: FloatArray
     """By how much the cost would fall for every unit that a limit is relaxed by; zero for limits with room."""
     stationarity: float
-    """The part of the cost's gradient that no active limit opposes, as a share of it: zero at a local optimum.
+    """The part of the cost's gradient that no active limit opposes, as a share of the larger one of start and end.
 
-    It cannot tell where a bound has a kink, at a sample itself.
+    Zero at a local optimum. It cannot tell where a bound has a kink, at a sample itself.
     """
     iterates: FloatArray
     """The way to `x` from a certified start, `(n_iterates, n_dims)`: all certified, each cheaper than the last."""

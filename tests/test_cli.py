@@ -31,7 +31,7 @@ def test_help_teaches_what_there_is(run):
     assert "rkhs-control run cstr" in text
     assert "0 certified, 2 undecided, 3 refuted, 1 error" in text
     code, text = run("list")
-    assert all(name in text for name in ("cstr", "quadruple_tank", "tables"))
+    assert all(name in text for name in ("cstr", "quadruple_tank", "cstr_design", "tables", "henon", "rto", "frontier"))
     assert run("--version") == (0, __version__ + "\n")
     for name in ("run", "certify", "example", "list", "bench"):
         code, text = run(name, "--help")
@@ -46,7 +46,12 @@ def test_help_teaches_what_there_is(run):
         (["run"], "Missing argument"),
         (["run", "cstr", "--jobs", "0"], "Invalid value for '--jobs'"),
         (["run", "cstt"], "there is no scenario 'cstt' (did you mean 'cstr'?)"),
+        (["run", "Tabels"], "(did you mean 'tables'?)"),
+        (["run", "henon", "--set", "seed=2"], "it has no keys to set"),
+        (["certify", "henon", "--plan", "plan.csv"], "henon is an experiment of the paper"),
         (["run", "cstr", "--set", "seed"], "--set takes key=value"),
+        (["run", "cstr", "--set", "limits.states.c_A=[3, 1]"], "the lower end must not exceed the upper; got [3, 1]"),
+        (["run", "cstr_design", "--set", "design.sweep=1"], "design.sweep: must be a section with keys; got 1"),
         (["run", "cstr", "--set", "seed=-1"], "seed: input should be greater than or equal to 0; got -1"),
         (["run", "cstr", "--set", "predictor.lengthscale=[1]"], "(did you mean 'lengthscales'?)"),
         (["run", "cstr", "--set", "limits.states.c_C=[0, 1]"], "limits.states names 'c_C'"),
@@ -60,6 +65,13 @@ def test_wrong_arguments_are_one_line_and_exit_code_one(run, arguments, message,
     assert message in text
     assert "Traceback" not in text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_that_need_another_show_their_help_and_no_error(run):
+    code, text = run("bench")
+    assert code != 0
+    assert "leaderboard" in text
+    assert "error" not in text
 
 
 def test_results_that_cannot_be_written_are_refused_before_the_work(run, tmp_path):
