@@ -169,7 +169,7 @@ def design_tables(design: DesignResult, runs: Trajectories) -> Iterator[Table]:
 
 
 def _effects_table(design: DesignResult, runs: Trajectories) -> Table:
-    plannings = next((effect.shares for effect in design.effects if effect.shares), {})
+    plannings: dict[str, float] = next((effect.shares for effect in design.effects if effect.shares), {})
     table = Table(
         "change",
         "",
