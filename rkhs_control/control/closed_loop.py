@@ -1,14 +1,15 @@
 """A closed loop in which only certified inputs are applied, as long as there are any.
 
-At every step the controller's plan is certified. If it is not certifiable, the robust problem repairs it; if that
-fails, what remains of the last certified plan is applied, and when that is used up, a safe input of the user's. Nothing
-that a controller, a solver or a sensor does is an exception here: it is a reason in the log.
+At every step the controller's plan is certified. If it is not certifiable, the robust problem repairs it, or else what
+remains of the last certified plan, prolonged. If that fails, too, the remainder is applied as it is, and when it is used
+up, a safe input of the user's. Nothing that a controller, a solver or a sensor does is an exception here: it is a reason
+in the log.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -126,16 +127,24 @@ class CertifiedMPC:
             reasons.append(self._objection(certificate))
         if self.repair is None:
             return None, Decision.CERTIFIED
-        try:
-            found = self.repair.repair(state, plan)
-            certificate = self._certify(state, found.inputs)
-        except Exception as error:
-            reasons.append(f"the repair failed ({error})")
-            return None, Decision.REPAIRED
-        if self._may_apply(certificate):
-            return certificate, Decision.REPAIRED
+        for wanted in (plan, *self._prolonged()):
+            try:
+                certificate = self._certify(state, self.repair.repair(state, wanted).inputs)
+            except Exception as error:
+                reasons.append(f"the repair failed ({error})")
+                continue
+            if self._may_apply(certificate):
+                return certificate, Decision.REPAIRED
         reasons.append("the repair found no certified plan")
         return None, Decision.REPAIRED
+
+    def _prolonged(self) -> Iterator[FloatArray]:
+        """What is left of the last certified plan, with its last input held: nearly certified, and so soon repaired."""
+        if self._certified is not None:
+            inputs = self._certified.question.inputs
+            rest = inputs[self._used + 1 :]
+            if len(rest):
+                yield np.concatenate([rest, np.repeat(rest[-1:], len(inputs) - len(rest), axis=0)])
 
     def _may_apply(self, certificate: Certificate) -> bool:
         """Certified, and no larger a change from what was applied last than the rates allow."""
