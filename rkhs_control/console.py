@@ -148,7 +148,7 @@ def design_tables(design: DesignResult, runs: Trajectories) -> Iterator[Table]:
     table = Table(
         "step",
         title="Half-widths of boxes, and tightened limits",
-        caption="tightened: how far inside its lower and upper limit a prediction must stay ; each "
+        caption="tightened: how far inside its lower and upper limit a prediction must stay; each "
         f"suffices by itself for {design.tightening_share:.0%} of the plans",
         **_COMPACT,
     )

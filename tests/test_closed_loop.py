@@ -62,6 +62,31 @@ def test_a_controller_that_fails_is_bridged_by_its_last_certified_plan(plant, pr
     np.testing.assert_array_equal(certified.log[3].inputs, SAFE)
 
 
+def test_what_is_left_of_a_certified_plan_is_prolonged_and_repaired(plant, predictor, nominal):  # noqa: F811
+    """Where the controller's own plan cannot be repaired."""
+    narrow = rc.Box([1.0, 0.5], [2.4, 2.0])  # which the second plan leaves
+    robust = rc.RobustOCP(predictor, nominal, narrow)
+    plans = [nominal.solve([2.3, 1.0]).inputs, np.full((3, 1), 25.0)]
+
+    class Repair:
+        def __init__(self):
+            self.asked = []
+
+        def repair(self, x0, inputs):
+            self.asked.append(inputs)
+            if len(self.asked) == 1:
+                raise RuntimeError("beyond repair")
+            return robust.repair(x0, inputs)
+
+    repair = Repair()
+    certified = loop(lambda x0: plans.pop(0), predictor, plant, repair, narrow)
+    drive(certified, plant, np.array([2.3, 1.0]), 2)
+    assert [logged.decision for logged in certified.log] == [Decision.CERTIFIED, Decision.REPAIRED]
+    first = certified.log[0].certificate.question.inputs
+    np.testing.assert_array_equal(repair.asked[1], [first[1], first[2], first[2]])
+    assert "beyond repair" in certified.log[1].reason
+
+
 @pytest.mark.parametrize(
     ("state", "reason"),
     [

@@ -1,9 +1,9 @@
 """A closed loop in which only certified inputs are applied, as long as there are any.
 
 At every step the controller's plan is certified. If it is not certifiable, the robust problem repairs it, or else what
-remains of the last certified plan, prolonged. If that fails, too, the remainder is applied as it is, and when it is used
-up, a safe input of the user's. Nothing that a controller, a solver or a sensor does is an exception here: it is a reason
-in the log.
+remains of the last certified plan, prolonged. If that fails, too, the remainder is applied as it is, and when it is
+used up, a safe input of the user's. Nothing that a controller, a solver or a sensor does is an exception here: it is a
+reason in the log.
 """
 
 from __future__ import annotations
