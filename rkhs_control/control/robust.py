@@ -67,7 +67,9 @@ class RobustPlan:
     def price(self) -> float:
         """How much dearer it is than what it started from, as a share of that cost."""
         dearer = self.cost - self.start.cost
-        return dearer / abs(self.start.cost) if self.start.cost else math.inf * dearer if dearer else 0.0
+        if dearer == 0.0:
+            return 0.0
+        return dearer / abs(self.start.cost) if self.start.cost else math.copysign(math.inf, dearer)
 
 
 @dataclass(frozen=True, eq=False)
