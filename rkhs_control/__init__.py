@@ -10,8 +10,9 @@ The map of the package, each module using only those before it:
     active_set     compiled linear algebra of points that enter and leave
     path           the active-set path, compiled
     gram, witness  kernel values among the data; weights that prove a bound, evaluated with outward rounding
-    least_norm     the function of least norm through the data, where every path starts
+    least_norm     the function of least norm through the data, where every path starts; in double-double if need be
     norms          norm bounds, their provenance, the consistency frontier
+    consistency    a function that keeps all assumptions: proof that the data do not refute them
     regression     nominal models and cross-validation
     envelope       the bounds: optimal, conic, alternating, closed form, energy, Lipschitz, Gaussian process
     selection      kernels and norm bounds chosen from runs, for every step and state
@@ -26,6 +27,7 @@ The map of the package, each module using only those before it:
     report         what certificates say, what that rests on and how to check it, as one HTML file
     models         plants to simulate
     scenarios      studies that one command runs
+    soundness      a campaign against the bounds: worst-case truths, known exactly, over all kernels and scales
 
 Public names are imported when they are first used, so that importing the package is quick.
 """
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from .errors import InputError as InputError
     from .errors import RkhsControlError as RkhsControlError
     from .errors import SolverError as SolverError
+    from .errors import UnsettledNormWarning as UnsettledNormWarning
     from .experiments import Experiment as Experiment
     from .experiments import experiments_around as experiments_around
     from .experiments import rank_experiments as rank_experiments
@@ -140,6 +143,7 @@ _HOME = {
         "InputError",
         "RkhsControlError",
         "SolverError",
+        "UnsettledNormWarning",
     ],
     "experiments": ["Experiment", "experiments_around", "rank_experiments"],
     "functionals": ["Derivative", "Points"],

@@ -15,6 +15,9 @@ from numba import njit
 DEPENDENT = 1e-13
 """A point whose squared distance to the span of the active ones is below this share of `k(x, x)` depends on them."""
 
+NEGLIGIBLE = 1e-13
+"""Rates and violations below this share of the largest count as zero."""
+
 _REORDER = {"reassoc", "contract", "nsz"}
 
 
@@ -89,9 +92,11 @@ def drop(L, order, n, alpha, sign, solved, position):
 
 
 @njit(cache=True, nogil=True)
-def enter(K, L, order, n, alpha, sign, solved, new, side, end_rate):
-    """Let the point `new` enter at its upper (`side` = 1) or lower (-1) end, which moves at `end_rate`.
+def enter(K, L, order, n, alpha, sign, solved, new, side, end_rate, violation):
+    """Let the point `new` enter at its upper (`side` = 1) or lower (-1) end, which its value passes by `violation`.
 
+    A step of the dual method of Goldfarb and Idnani: the weight of `new` grows until its value is on the end, which
+    moves at `end_rate`; an active point whose weight would change its sign on the way leaves.
     Returns the new number of active points, and whether `new` could enter: a dependence may have no exchange.
     """
     column = np.empty(n)
@@ -103,30 +108,45 @@ def enter(K, L, order, n, alpha, sign, solved, new, side, end_rate):
         distance2 = K[new, new]
         for a in range(n):
             distance2 -= column[a] * column[a]
-        if distance2 > DEPENDENT * K[new, new]:
-            for a in range(n):
-                L[n, a] = column[a]
-            L[n, n] = np.sqrt(distance2)
-            solved[n] = end_rate
-            for a in range(n):
-                solved[n] -= column[a] * solved[a]
-            solved[n] /= L[n, n]
-            order[n], sign[new], alpha[n] = new, side, gained
-            return n + 1, True
-        backward(L, n, column)  # k_new = sum_a column_a k_a, near enough
+        is_dependent = distance2 <= DEPENDENT * K[new, new]
+        full = np.inf if is_dependent else violation / distance2
+        if full == 0.0:
+            return _append(L, order, n, alpha, sign, solved, new, side, end_rate, column, distance2, gained), True
+        projection = column.copy()
+        backward(L, n, projection)  # that of k_new onto the active sections
         step, leaving = np.inf, -1
         for a in range(n):
-            rate = sign[order[a]] * side * column[a]
+            rate = sign[order[a]] * side * projection[a]
             if rate > 0:
                 t = max(-sign[order[a]] * alpha[a] / rate, 0.0)
                 if t < step:
                     step, leaving = t, a
-        if leaving < 0:
+        if is_dependent and leaving < 0:
             return n, False
+        is_last = full <= step
+        step = min(step, full)
         for a in range(n):
-            alpha[a] += side * step * column[a]
+            alpha[a] += side * step * projection[a]
         gained -= side * step
+        if is_last:
+            return _append(L, order, n, alpha, sign, solved, new, side, end_rate, column, distance2, gained), True
+        if not is_dependent:
+            violation -= step * distance2
         n = drop(L, order, n, alpha, sign, solved, leaving)
+
+
+@njit(cache=True, nogil=True)
+def _append(L, order, n, alpha, sign, solved, new, side, end_rate, column, distance2, weight):
+    """The point `new` as the last active one: `column` is `L^-1 K_A,new`; returns the new number of them."""
+    for a in range(n):
+        L[n, a] = column[a]
+    L[n, n] = np.sqrt(distance2)
+    solved[n] = end_rate
+    for a in range(n):
+        solved[n] -= column[a] * solved[a]
+    solved[n] /= L[n, n]
+    order[n], sign[new], alpha[n] = new, side, weight
+    return n + 1
 
 
 @njit(cache=True, nogil=True)
@@ -149,3 +169,47 @@ def settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, v
     for a in range(n):
         alpha[a] += target[a]
     combine_rows(K, order, n, alpha, values)
+
+
+@njit(cache=True, nogil=True)
+def ascend(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved):
+    """The function of least norm through the intervals at `theta`, from any active set: the dual method.
+
+    Active points whose weights have the wrong sign leave; then the most violated interval enters, until none is. Every
+    entry raises the least norm, so none comes back to where it was: ties, which a path can circle in, are nothing here.
+    Returns the number of active points, and whether no interval is missed by more than rounding.
+    """
+    size = values.size
+    for _ in range(20 * size + 200):
+        n = _right_signs(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved)
+        worst, entering, side, scale = 0.0, -1, 0, 0.0
+        for i in range(size):
+            scale = max(scale, abs(values[i]))
+            if sign[i] == 0:
+                above = values[i] - high[i] - theta * high_rate[i]
+                below = low[i] + theta * low_rate[i] - values[i]
+                if above > worst:
+                    worst, entering, side = above, i, 1
+                if below > worst:
+                    worst, entering, side = below, i, -1
+        if entering < 0 or worst <= NEGLIGIBLE * (scale + K[0, 0] * np.abs(alpha[:n]).sum()):
+            return n, True
+        end_rate = high_rate[entering] if side > 0 else low_rate[entering]
+        n, entered = enter(K, L, order, n, alpha, sign, solved, entering, side, end_rate, worst)
+        if not entered:
+            break
+    return n, False
+
+
+@njit(cache=True, nogil=True)
+def _right_signs(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved):
+    """Settle, and let go of the point whose weight has the wrong sign by most, until there is none."""
+    while True:
+        settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved)
+        worst, leaving = 0.0, -1
+        for a in range(n):
+            if sign[order[a]] * alpha[a] > worst:
+                worst, leaving = sign[order[a]] * alpha[a], a
+        if leaving < 0:
+            return n
+        n = drop(L, order, n, alpha, sign, solved, leaving)

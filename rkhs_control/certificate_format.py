@@ -20,7 +20,7 @@ class Part(BaseModel):
 
 
 class Halfspaces(Part):
-    """`normals @ x <= offsets`, with a name for every row."""
+    """`normals @ x <= offsets`, with a name for every row; one that is an inequality must be that of its row."""
 
     names: list[str]
     normals: list[list[float]]
@@ -40,8 +40,8 @@ class QuestionPart(Part):
     state_names: list[str]
     input_names: list[str]
     x0: list[float]
-    inputs: list[list[float]] = Field(description="a row a step")
-    initial_state_noise: list[float] = Field(description="how far the true initial state may be from x0, a state")
+    inputs: list[list[float]] = Field(description="one row per step")
+    initial_state_noise: list[float] = Field(description="how far the true initial state may be from x0, per state")
     state_limits: Halfspaces
     input_limits: Ends | None
     input_rate_limits: Ends | None = Field(description="of the change from one step to the next")
@@ -50,6 +50,7 @@ class QuestionPart(Part):
 class FilePart(Part):
     name: str
     sha256: str
+    is_windowed: bool = Field(description="whether samples begin at any instant of a recording, not only at its first")
 
 
 class DataPart(Part):
@@ -78,12 +79,23 @@ class Proof(Part):
     weights: list[float]
 
 
+class Function(Part):
+    """`sum_j weights_j k(., inputs_j)`, of norm at most the norm bound: it passes through all recorded intervals.
+
+    That is, within the noise bound of what was recorded, and what uncertain initial states can do.
+    """
+
+    inputs: list[list[float]]
+    weights: list[float]
+
+
 class Component(Part):
     """One state after one step."""
 
     kernel: dict[str, Any] = Field(description="`kind`, its parameters, and kernels in it")
     norm_bound: Assumed
     noise_bound: Assumed
+    consistency: Function = Field(description="proves that the samples do not refute the assumptions")
     lower: Proof
     upper: Proof
 
@@ -92,7 +104,7 @@ class Claim(Part):
     verdict: Literal["CERTIFIED", "UNDECIDED", "REFUTED"]
     margin: float | None = Field(description="the smallest of all; null without limits")
     margins: list[list[float]] = Field(
-        description="a row a step, an entry a limit: how far inside it the box is, at least"
+        description="one row per step, one entry per limit: how far inside it the box is, at least"
     )
 
 
@@ -107,10 +119,10 @@ class CertificateFile(Part):
     """A certificate: what was asked, what is assumed, what is claimed, and the proof."""
 
     format: Literal["rkhs_control certificate"] = FORMAT
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     question: QuestionPart
     data: DataPart
-    steps: list[list[Component]] = Field(description="a row a step, an entry a state")
+    steps: list[list[Component]] = Field(description="one row per step, one entry per state")
     claim: Claim
     made_with: MadeWith
     digest: str = Field(default="", description="SHA-256 of everything else as JSON with sorted keys and no spaces")

@@ -20,7 +20,7 @@ app = typer.Typer(
     help="Will this planned input sequence keep the real plant within its limits? Answers from recorded data.",
     epilog="Start with `rkhs-control run cstr`. For your own data: `rkhs-control example my_plant` writes a scenario, "
     "recorded runs and a plan to start from; then `rkhs-control certify my_plant/scenario.toml --plan "
-    "my_plant/plan.csv`. Exit codes: 0 certified, 2 undecided, 3 refuted, 1 error.",
+    "my_plant/plan.csv`. Exit codes: 0 certified, 2 undecided, 3 refuted, 1 error; `verify` has its own.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -133,16 +133,21 @@ def verify(
         Path | None, typer.Option("--data", help="The recordings, CSV or NPZ: are the samples in the proof in them?")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The last line only.")] = False,
+    work: Annotated[
+        int | None, typer.Option("--work", min=1, help="How much may be done; ten million take about a second.")
+    ] = None,
 ) -> None:
     """Prove every bound in a certificate again, in ball arithmetic and without the code that made it.
 
-    Exit code 0 accepted, 1 rejected, 2 unreadable. The checker is one file that needs python-flint alone,
-    rkhs_control/verify.py: copy it out and run it as `python verify.py plan.json`.
+    Exit codes of its own: 0 accepted, whatever the verdict, which is printed; 1 rejected; 4 unreadable. The checker is
+    one file that needs python-flint alone, rkhs_control/verify.py: copy it out and run it as `python verify.py
+    plan.json`.
     """
     from .verify import main as check
 
-    recordings = [] if data is None else ["--data", str(data)]
-    raise typer.Exit(check([str(certificate), *recordings, *(["--quiet"] if quiet else [])]))
+    recordings = [] if data is None else [f"--data={data}"]
+    limit = [] if work is None else [f"--work={work}"]
+    raise typer.Exit(check([*recordings, *limit, *(["--quiet"] if quiet else []), "--", str(certificate)]))
 
 
 @app.command()
@@ -224,6 +229,52 @@ def bench_leaderboard(
     save_figure(leaderboard.leaderboard_figure(entries), folder, "leaderboard")
     screen.print(f"the figure is in {folder}")
     _keep([asdict(entry) for entry in entries], json_file, screen)
+
+
+@bench_app.command("soundness")
+def bench_soundness(
+    cases: Annotated[
+        int, typer.Option("--cases", min=1, help="Problems; each has about 145 bounds, so 7,000 of them a million.")
+    ] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    jobs: Jobs = ALL_CORES,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Keep what is done here; the same command goes on from there.", dir_okay=False),
+    ] = None,
+    norm_factor: Annotated[
+        float,
+        typer.Option("--norm-factor", min=0.5, max=2.0, help="Times all norm bounds: 0.999999999 must find escapes."),
+    ] = 1.0,
+    case: Annotated[int | None, typer.Option("--case", min=0, help="This problem alone.")] = None,
+) -> None:
+    """Attack the bounds with worst-case truths in exact arithmetic: all kernels and envelopes, scales 1e-40 to 1e40.
+
+    Truths that escape a bound, and assumptions that are called refuted though they hold, are defects. Exit code 1 if
+    there are any. Takes about half a minute for 200 problems on two cores.
+    """
+    from dataclasses import asdict
+
+    from . import console
+    from .soundness.campaign import Campaign, run_case
+
+    _require_folder(json_file)
+    screen = Console()
+    try:
+        if case is not None:
+            total = run_case(seed, case, norm_factor)
+        else:
+            with console.progress_bars(screen) as announce:
+                total = Campaign(cases, seed, norm_factor).run(jobs, json_file, announce("problems"))
+    except KeyboardInterrupt:
+        if json_file is None or not json_file.exists():
+            raise
+        screen.print(f"interrupted; what is done is kept in {json_file}, and the same command goes on from there")
+        raise SystemExit(INTERRUPTED) from None
+    screen.print(console.soundness_table(asdict(total)))
+    for remark in console.soundness_remarks(asdict(total), seed, norm_factor):
+        screen.print(remark, highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if total.is_clean else 1)
 
 
 def main(arguments: list[str] | None = None) -> None:

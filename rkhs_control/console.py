@@ -106,6 +106,7 @@ def study_table(result: StudyResult) -> Table:
 
 def loops_table(loops: dict[str, list[LoopRun]]) -> Table:
     """Closed loops, a row a controller."""
+    refuted = sum(run.is_refuted for runs in loops.values() for run in runs)
     table = Table(
         "controller",
         "steps",
@@ -119,7 +120,8 @@ def loops_table(loops: dict[str, list[LoopRun]]) -> Table:
         "a step",
         title="Closed loops on the true plant",
         caption="out: true states outside the limits; broken: those after steps that were certified; cert., repair, "
-        "rest, safe: steps with a certified plan, a repaired one, what was left of one, the safe input",
+        "rest, safe: steps with a certified plan, a repaired one, what was left of one, the safe input"
+        + (f"; loops in which a measurement refuted an assumption: {refuted:,}" if refuted else ""),
         **_COMPACT,
     )
     for column in table.columns[1:]:
@@ -127,8 +129,8 @@ def loops_table(loops: dict[str, list[LoopRun]]) -> Table:
     for name, runs in loops.items():
         decisions = [decision.name for run in runs for decision in run.decisions]
         shares = [
-            f"{decisions.count(kind) / len(decisions):.1%}" if decisions else ""
-            for kind in ("CERTIFIED", "REPAIRED", "REMAINDER", "SAFE_INPUT")
+            f"{sum(decision in kinds for decision in decisions) / len(decisions):.1%}" if decisions else ""
+            for kinds in (("CERTIFIED",), ("REPAIRED",), ("REMAINDER",), ("SAFE_INPUT", "REFUTED"))
         ]
         table.add_row(
             name,
@@ -253,10 +255,19 @@ def sampling_table(sampling: SamplingResult) -> Table:
 
 def study_remarks(result: StudyResult) -> Iterator[str]:
     """What else there is to say, a line each."""
+    material, runs = result.material, result.material.runs
     if result.plans:
         yield from _plan_remarks(result)
-    if result.material.n_held_out:
-        yield f"{result.material.n_held_out} runs that were held out do not contradict the assumptions"
+    if text := material.predictors[next(iter(material.predictors))].assumption_text:
+        yield text
+    if material.doubt:
+        yield f"[yellow]{_text(material.doubt)}[/yellow]"
+    if material.n_held_out:
+        yield f"{material.n_held_out} {runs.kind} that were held out do not contradict the assumptions"
+    if material.n_left_out:
+        yield f"{material.n_left_out} windows that share samples with those were left out"
+    if runs.initial_state_text:
+        yield _text(runs.initial_state_text)
     if result.check is not None:
         check = result.check
         counts = ", ".join(f"{n} {verdict.name.lower()}" for verdict, n in check.verdicts.items())
@@ -294,7 +305,7 @@ def _plan_remarks(result: StudyResult) -> Iterator[str]:
             yield f"plan {_text(plan.name)} starts outside the limits; its verdict is about the steps after that"
         for method, certificate in certificates.items():
             if certificate.verdict.name != "CERTIFIED":
-                yield _text(f"plan {plan.name}, {method}: {certificate.explain()}")
+                yield _text(f"plan {plan.name}, {method}: {certificate.finding()}")
     means = {
         method: sum(plan.certificates[method].tube.volumes.mean() for plan in result.plans) / len(result.plans)
         for method in result.material.predictors
@@ -401,6 +412,49 @@ def leaderboard_table(entries: list[dict[str, Any]]) -> Table:
             entry["holds"],
         )
     return table
+
+
+def soundness_table(total: dict[str, Any]) -> Table:
+    """What came out of a campaign against the bounds."""
+    table = Table(
+        "problems",
+        "bounds",
+        "of those close",
+        "escapes",
+        "false refusals",
+        "other errors",
+        "tightest miss",
+        "seconds",
+        caption="close: a truth comes within 1e-9 of the bound, as a share of it; tightest miss: the nearest that any "
+        "came, negative if it escaped; seconds: of work, by all processes together",
+        **_COMPACT,
+    )
+    table.add_row(
+        *(f"{total[name]:,}" for name in ("problems", "bounds", "close", "escapes", "false_refusals", "other_errors")),
+        f"{total['tightest']:.1e}",
+        f"{total['seconds']:,.0f}",
+    )
+    return table
+
+
+def soundness_remarks(total: dict[str, Any], seed: int, norm_factor: float) -> Iterator[str]:
+    """The first escapes, refusals and errors, and how to run them again."""
+    for found in total["described"]:
+        again = f"--seed {seed} --case {found['case']}" + (
+            "" if norm_factor == 1.0 else f" --norm-factor {norm_factor!r}"
+        )
+        said = (
+            f"{found['what']}, {found['side']} bound {found['bound']!r}, missed by {-found['miss']:.1e} of it"
+            if found["kind"] == "escape"
+            else f"{found['error']}: {found['message']}"
+        )
+        yield _text(f"{found['kind']}, {found['method']}: {said}; again: rkhs-control bench soundness {again}")
+    if norm_factor < 1.0:
+        yield f"norm bounds were multiplied by {norm_factor!r}: truths must escape, and refusals are right"
+    if total["undecided"]:
+        yield f"bounds that are as good as equal to a truth, on whichever side: {total['undecided']:,}"
+    if total["infinite"]:
+        yield f"bounds that are infinite, and so say nothing: {total['infinite']:,}"
 
 
 def _text(given: str) -> str:

@@ -1,6 +1,7 @@
-"""Tables of runs or plans in CSV files: a row an instant, told apart by run, in the order of their steps or times.
+"""Tables of runs or plans in CSV files: one row per instant, told apart by run, in the order of their steps or times.
 
-What is wrong with a file is an error that names the row, the column, and what to do.
+What is wrong with a file is an error that names the row, the column, and what to do. A decimal is read as the double
+that is nearest to it, and how far that may be off can be asked for.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
+from fractions import Fraction
 from itertools import pairwise
-from math import isfinite
+from math import inf, isfinite, nextafter, ulp
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .errors import InputError
-from .validation import FloatArray, positive
+from .validation import LARGEST, FloatArray, as_floats, positive
 
 
 def write_rows(path: Path, state_names: Sequence[str], input_names: Sequence[str], rows: Iterable[list[Any]]) -> None:
@@ -49,6 +52,44 @@ class Table:
     def numbers(self, rows: list[Row], columns: Sequence[str]) -> FloatArray:
         names = [one_line(column) for column in columns]
         return np.array([[_number(self.path, row, name) for name in names] for row in rows])
+
+    def rounding(self, column: str) -> Fraction:
+        """How far numbers of a column may be from the decimals in the file.
+
+        It is half a unit in the last place of the largest, or zero where every decimal is a double.
+        """
+        texts = [row.cells[one_line(column)] for rows in self.runs.values() for row in rows]
+        if all(_is_double(text) for text in texts):
+            return Fraction(0)
+        return Fraction(ulp(max(abs(float(text)) for text in texts))) / 2
+
+
+def bounds_of_decimals(bounds: npt.ArrayLike, name: str, roundings: Sequence[Fraction] | None = None) -> FloatArray:
+    """Bounds on the errors of decimals, as bounds on those of the doubles that were read instead; rounded upwards.
+
+    `roundings` are how far these are from the decimals, one per column. A bound is a decimal itself: it counts as what
+    it is printed as, if that is more. What `Trajectories` would refuse is left as it is.
+    """
+    array = as_floats(bounds, name)
+    is_fitting = roundings is None or array.ndim == 0 or array.shape[-1] == len(roundings)
+    if not is_fitting or not ((array >= 0.0) & (array <= LARGEST)).all():
+        return array
+    errors = np.array(Fraction(0) if roundings is None else roundings, dtype=object)
+    return np.asarray(np.frompyfunc(_sum_up, 2, 1)(array, errors), dtype=np.float64)
+
+
+def _sum_up(bound: float, rounding: Fraction) -> float:
+    exact = max(Fraction(bound), Fraction(repr(bound))) + rounding
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else nextafter(nearest, inf)
+
+
+def _is_double(text: str) -> bool:
+    """Whether a decimal that `float` reads is that number exactly."""
+    try:
+        return Decimal(text) == Decimal(float(text))
+    except InvalidOperation:  # exponents beyond what decimals can have
+        return False
 
 
 def read_table(

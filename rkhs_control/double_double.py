@@ -25,9 +25,6 @@ from .validation import FloatArray
 SQUARED_ROUNDOFF = 2.0**-106
 """`u^2`, the unit in which errors are counted here."""
 
-# Kernels of a variance below this or above its inverse are nothing for double-doubles.
-_SMALLEST = 1e-60
-
 _compiled = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 
 
@@ -38,13 +35,13 @@ class PreciseFall(NamedTuple):
     high: FloatArray
     low: FloatArray
     error: float
-    """A bound on the relative error of all of them."""
+    """A bound on the relative error of all of them; where squares of tiny distances underflow, see `Kernel.fall`."""
 
     def scaled(self, factor: float) -> PreciseFall:
         """`factor` times these."""
         variance = multiply(*self.variance, factor, 0.0)
         high, low = multiply_all(self.high, self.low, factor, 0.0)
-        return PreciseFall(variance, high, low, _error(variance, self.error + 8.0 * SQUARED_ROUNDOFF))
+        return PreciseFall(variance, high, low, self.error + 8.0 * SQUARED_ROUNDOFF)
 
     def plus(self, other: PreciseFall) -> PreciseFall:
         """Those of the sum of two kernels."""
@@ -57,13 +54,7 @@ class PreciseFall(NamedTuple):
         variance = multiply(*self.variance, *other.variance)
         high, low = product_falls(self.variance, self.high, self.low, other.variance, other.high, other.low)
         # Neither term exceeds their sum, and nor does the fall of one times the variance of the other.
-        error = 3.0 * (self.error + other.error) + 32.0 * SQUARED_ROUNDOFF
-        return PreciseFall(variance, high, low, _error(variance, error))
-
-
-def _error(variance: tuple[float, float], error: float) -> float:
-    """`error` or, where low parts could underflow as the high ones do not, infinity."""
-    return error if _SMALLEST <= variance[0] <= 1.0 / _SMALLEST else math.inf
+        return PreciseFall(variance, high, low, 3.0 * (self.error + other.error) + 32.0 * SQUARED_ROUNDOFF)
 
 
 @intrinsic
@@ -100,6 +91,15 @@ def multiply(a, a_low, b, b_low):  # type: ignore[no-untyped-def]
     rest += _fma(a, b_low, a_low * b)
     total = product + rest
     return total, rest - (total - product)
+
+
+@_compiled
+def divide(a, a_low, b, b_low):  # type: ignore[no-untyped-def]
+    """`a / b` within 16 `u^2`."""
+    first = a / b
+    p, p_low = multiply(b, b_low, first, 0.0)
+    rest, _ = add(a, a_low, -p, -p_low)
+    return two_sum(first, rest / b)
 
 
 @_compiled
@@ -144,13 +144,16 @@ _INVERSE_FACTORIALS = _pairs([_DIGITS.divide(1, math.factorial(i)) for i in rang
 
 
 @_compiled
-def _reduced(t, t_low):  # type: ignore[no-untyped-def]
-    """`t = i + j / steps + rest`, for `t` that is not negative: `i`, `j` and `f = 1 - exp(-rest)`.
-
-    Beyond the tables nothing changes any more: `exp(-511)` is 1e-222.
-    """
+def _within_tables(t, t_low):  # type: ignore[no-untyped-def]
+    """`t`, or the end of the tables: beyond it nothing changes any more, `exp(-511)` is 1e-222."""
     is_far = t >= _FARTHEST
-    t, t_low = (_FARTHEST - 1.0 if is_far else t), (0.0 if is_far else t_low)
+    return (_FARTHEST - 1.0 if is_far else t), (0.0 if is_far else t_low)
+
+
+@_compiled
+def _reduced(t, t_low):  # type: ignore[no-untyped-def]
+    """`t = i + j / steps + rest`, for `t` that is not negative: `i`, `j` and `f = 1 - exp(-rest)`."""
+    t, t_low = _within_tables(t, t_low)
     steps = int(t * _STEPS)
     b, b_low = two_sum(t - steps / _STEPS, t_low)
     # Taylor's series; from the seventh term on, all terms together are below 2^-59 of the first
@@ -206,6 +209,7 @@ _THIRD = _pairs([_DIGITS.divide(1, 3)])[:, 0]
 @_compiled
 def matern_fall(order, r, r_low):  # type: ignore[no-untyped-def]
     """`1 - (1 + r) exp(-r)` (order 0) or `1 - (1 + r + r^2 / 3) exp(-r)` (order 1), within 300 `u^2`."""
+    r, r_low = _within_tables(r, r_low)  # or else r^2 would grow where exp(-r) does not fall any more
     e, e_low = exponential(r, r_low)
     if r > 1.0:
         head, head_low = 1.0, 0.0

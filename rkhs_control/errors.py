@@ -1,4 +1,4 @@
-"""The one family of exceptions: every refusal names what was wrong and what would mend it."""
+"""The one family of exceptions, and the warnings: each names what is wrong and what would mend it."""
 
 from __future__ import annotations
 
@@ -21,3 +21,7 @@ class FalsifiedNormBoundError(RkhsControlError, ValueError):
 
 class SolverError(RkhsControlError, RuntimeError):
     """An external solver is missing, unlicensed, or did not end with the status `optimal`."""
+
+
+class UnsettledNormWarning(UserWarning):
+    """A norm estimate still grows with the data: the plant has not shown all that it does, or fits no such kernel."""

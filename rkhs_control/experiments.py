@@ -287,7 +287,7 @@ class _Bound:
         envelope = predictor.envelopes[n][i]
         assert isinstance(envelope, OptimalEnvelope)
         z = stacked(question.x0[None], question.inputs[None, : n + 1])[0]
-        widening = predictor.displacements(np.asarray(predictor.initial_state_noise), n + 1)[n, i]
+        widening = predictor.displacements(predictor.initial_state_noise, n + 1)[n, i]
         return cls._solved(envelope, z, side, float(predictor.runs.noise_bound[n, i] + widening))
 
     @classmethod

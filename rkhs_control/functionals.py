@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +17,14 @@ from numba import njit
 from .double_double import SQUARED_ROUNDOFF, PreciseFall, add, multiply, paired_sum
 from .errors import InputError
 from .kernels import UNIT_ROUNDOFF, Kernel
-from .validation import FloatArray, as_points, as_vector
+from .validation import SMALLEST, FloatArray, as_points, as_vector, within_range
 
 # What a fall may lose, as a share of the variance, when squares of tiny distances underflow
 UNDERFLOW = 1e-150
+# What products of two weights and a fall may lose in all when they underflow, for a variance of one or less
+_LOST = 1e-300
+# Sums of larger numbers could overflow on the way.
+_NEARLY_INFINITE = 1e308
 
 
 class Functional(ABC):
@@ -56,7 +61,10 @@ class Functional(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Points(Functional):
-    """`L f = sum_p coefficients_p f(points_p)`: a value, a difference, an average."""
+    """`L f = sum_p coefficients_p f(points_p)`: a value, a difference, an average.
+
+    Each coefficient is zero or of a magnitude between 1e-50 and 1e50.
+    """
 
     points: FloatArray
     coefficients: FloatArray
@@ -64,6 +72,10 @@ class Points(Functional):
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", as_points(self.points, "points"))
         object.__setattr__(self, "coefficients", as_vector(self.coefficients, "coefficients", len(self.points)))
+        size = np.abs(self.coefficients)
+        if ((size > 0.0) & (size < SMALLEST)).any():
+            least = float(size[size > 0.0].min())
+            raise InputError(f"coefficients must be zero or at least {SMALLEST:g} in magnitude; got {least}")
 
     @property
     def n_dims(self) -> int:
@@ -136,7 +148,7 @@ class Derivative(Functional):
         norm2 = self.squared_norm(kernel)
         products = self.row(kernel, X) * weights
         square, square_error = _quadratic_form(kernel, fall, weights, X.shape[1])
-        value = math.fsum([norm2, -2.0 * math.fsum(products), square])
+        value = exact_sum([norm2, -2.0 * exact_sum(products.tolist()), square])
         error = (
             2.0 * self.row_error(kernel) * float(np.abs(weights).sum())
             + kernel.rounding(self.n_dims) * norm2
@@ -147,27 +159,34 @@ class Derivative(Functional):
 
 
 def _quadratic_form(kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int) -> tuple[float, float]:
-    """`c'Kc = k0 (sum c)^2 - c'Dc`, and a bound on its error."""
-    total_weight, size_weight = math.fsum(c.tolist()), float(np.abs(c).sum())
-    head = kernel.variance * (total_weight * total_weight)
+    """`c'Kc = k0 (sum c)^2 - c'Dc`, and a bound on its error; infinite where something overflows."""
+    variance = within_range(kernel.variance, "the variance of a kernel")
+    total_weight, size_weight = exact_sum(c.tolist()), float(np.abs(c).sum())
+    head = variance * (total_weight * total_weight)
     total, size = _paired_sum(D, c)
     relative = kernel.rounding(n_dims) + 8.0 * UNIT_ROUNDOFF
-    underflow = UNDERFLOW * kernel.variance * (size_weight * size_weight)
+    underflow = UNDERFLOW * variance * (size_weight * size_weight) + _LOST * (1.0 + variance)
     return head - total, 1.001 * (relative * (head + size) + underflow)
 
 
 def _precise_form(fall: PreciseFall, c: FloatArray) -> tuple[float, float]:
     """As `_quadratic_form`, in double-double."""
     weights = c.tolist()
-    weight, size_weight = math.fsum(weights), float(np.abs(c).sum())
-    rest = math.fsum([*weights, -weight])
+    weight, size_weight = exact_sum(weights), float(np.abs(c).sum())
+    rest = exact_sum([*weights, -weight])
     head, head_low = multiply(*multiply(weight, rest, weight, rest), *fall.variance)  # type: ignore[call-arg]
     total, total_low, size = paired_sum(fall.high, fall.low, c)
     value, _ = add(head, head_low, -total, -total_low)
     relative = fall.error + (8 * len(c) + 64) * SQUARED_ROUNDOFF
-    # Low parts of tiny products underflow, too.
-    underflow = UNDERFLOW * fall.variance[0] * (size_weight * size_weight) + 1e-300 * (1.0 + size_weight)
+    # Low parts of tiny products underflow, too, before they meet another weight or the variance.
+    underflow = UNDERFLOW * fall.variance[0] * (size_weight * size_weight)
+    underflow += _LOST * (1.0 + size_weight + fall.variance[0])
     return value, 1.001 * (relative * (head + size) + UNIT_ROUNDOFF * abs(value) + underflow)
+
+
+def exact_sum(terms: Sequence[float]) -> float:
+    """The sum, rounded once; infinite where it could overflow on the way, or a term is no number."""
+    return math.fsum(terms) if sum(map(abs, terms)) < _NEARLY_INFINITE else math.inf
 
 
 @njit(cache=True, nogil=True)

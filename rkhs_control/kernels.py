@@ -22,7 +22,7 @@ from numba import njit
 from . import double_double
 from .double_double import SQUARED_ROUNDOFF, PreciseFall
 from .errors import InputError
-from .validation import LARGEST, FloatArray, as_vector, positive
+from .validation import LARGEST, SMALLEST, FloatArray, as_vector, positive, within_range
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -33,11 +33,14 @@ class Kernel(ABC):
     @property
     @abstractmethod
     def variance(self) -> float:
-        """`k(x, x)`, the same everywhere."""
+        """`k(x, x)`, the same everywhere, between 1e-50 and 1e50."""
 
     @abstractmethod
     def fall(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        """`k(x, x) - k(x, y)`, shape `(n_x, n_y)`, within `rounding` relative of the exact value."""
+        """`k(x, x) - k(x, y)`, shape `(n_x, n_y)`, within `rounding` relative of the exact value.
+
+        Where squares of tiny distances underflow, within 1e-150 of `k(x, x)`.
+        """
 
     @abstractmethod
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
@@ -66,6 +69,17 @@ class Kernel(ABC):
     def diagonal(self, X: FloatArray) -> FloatArray:
         """`k(x, x)` for every row of `X`."""
         return np.full(len(X), self.variance)
+
+    def _require_kernels(self, *parts: Kernel) -> None:
+        """Refuse a combination of other things, or one whose variance is out of the range that is computed with."""
+        for part in parts:
+            if not isinstance(part, Kernel):
+                raise InputError(f"a {type(self).__name__} is made of kernels; got {part!r}")
+        if not SMALLEST <= self.variance <= LARGEST:
+            raise InputError(
+                f"the variance k(x, x) of a {type(self).__name__} must lie between {SMALLEST:g} and {LARGEST:g}; got "
+                f"{self.variance:g}: choose other factors, or another unit of the outputs"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The kernel as plain numbers and names, for files; `kernel_from_dict` reads it back."""
@@ -97,12 +111,10 @@ class Radial(Kernel):
 
     def __post_init__(self) -> None:
         if isinstance(self.lengthscale, (int, float)) or np.ndim(self.lengthscale) == 0:
-            scale: float | tuple[float, ...] = positive(self.lengthscale, "lengthscale")  # type: ignore[arg-type]
+            scale: float | tuple[float, ...] = within_range(self.lengthscale, "lengthscale")  # type: ignore[arg-type]
         else:
             entries = as_vector(self.lengthscale, "lengthscale").tolist()
-            scale = tuple(positive(entry, f"lengthscale[{j}]") for j, entry in enumerate(entries))
-        if np.min(scale) < 1.0 / LARGEST:
-            raise InputError(f"lengthscale must be at least {1.0 / LARGEST:g}; got {scale}")
+            scale = tuple(within_range(entry, f"lengthscale[{j}]") for j, entry in enumerate(entries))
         object.__setattr__(self, "lengthscale", scale)
 
     @abstractmethod
@@ -301,7 +313,8 @@ class Scale(Kernel):
     factor: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", positive(self.factor, "factor"))
+        object.__setattr__(self, "factor", within_range(self.factor, "factor"))
+        self._require_kernels(self.kernel)
 
     @property
     def variance(self) -> float:
@@ -334,6 +347,9 @@ class Sum(Kernel):
     a: Kernel
     b: Kernel
 
+    def __post_init__(self) -> None:
+        self._require_kernels(self.a, self.b)
+
     @property
     def variance(self) -> float:
         return self.a.variance + self.b.variance
@@ -364,6 +380,9 @@ class Product(Kernel):
 
     a: Kernel
     b: Kernel
+
+    def __post_init__(self) -> None:
+        self._require_kernels(self.a, self.b)
 
     @property
     def variance(self) -> float:

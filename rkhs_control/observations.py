@@ -190,10 +190,11 @@ def _refuse_contradictions(
     top, bottom = rows[here[np.argmax(low[here])]], rows[here[np.argmin(high[here])]]
     n_bad = int((excess > 0).sum())
     shared = noise[0] if np.isfinite(noise[0]) and (noise == noise[0]).all() else None
+    lost = 4.0 * float(np.spacing(abs(lower[worst]) + abs(upper[worst]) + (shared or 0.0)))  # by rounding
     cure = (
-        f"the noise bound would have to be at least {_decimal_up(shared + excess[worst])} (now {shared:.9g})"
+        f"the noise bound would have to be at least {_decimal_up(shared + excess[worst] + lost)} (now {shared:.9g})"
         if shared is not None
-        else f"their bounds would have to be larger by at least {_decimal_up(excess[worst])}"
+        else f"their bounds would have to be larger by at least {_decimal_up(excess[worst] + lost)}"
     )
     where = f"rows {bottom} and {top} contradict each other" if top != bottom else f"row {top} contradicts itself"
     raise ContradictoryDataError(

@@ -18,6 +18,8 @@ at an inactive point reaches an end of its interval (it enters). Three uses:
 Events are told apart by the sign of their rate, so an index that has just left cannot come straight back.
 When the kernel section of an entering point depends (numerically) on those of the active ones, weight is
 exchanged along the dependence until an active one drops out, as in the dual method of Goldfarb and Idnani.
+Where many events coincide (equal outputs, as of a saturated signal), a path can circle among them; there the same
+method solves the problem a hair ahead, and the path goes on from that solution.
 
 Nothing here needs to be trusted: what comes out are weights, and bounds are evaluated from weights elsewhere.
 """
@@ -30,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .active_set import backward, combine_rows, drop, enter, forward, settle
+from .active_set import NEGLIGIBLE, ascend, backward, combine_rows, drop, enter, forward, settle
 from .kernels import UNIT_ROUNDOFF
 from .validation import FloatArray, IndexArray
 
@@ -43,10 +45,9 @@ RAY = 2
 LOST = 3
 """Too many steps, or a dependence that no exchange resolves."""
 
-NEGLIGIBLE = 1e-13
-"""Rates below this share of the largest count as zero."""
-
 _REFRESH_EVERY = 24
+# After so many steps of no length in a row, the path jumps ahead by this share of its length.
+_PATIENCE, _HAIR = 4, 1e-9
 
 
 class ActiveSet(NamedTuple):
@@ -77,6 +78,11 @@ class PathEnd(NamedTuple):
 
 
 NOTHING = ActiveSet(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0)), np.empty(0))
+
+
+def least_norm_solution(K: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[ActiveSet, bool]:
+    """The function of least norm through all intervals, by the dual method; and whether it got there."""
+    return _least_norm_solution(K, lower, upper)  # type: ignore[no-any-return]
 
 
 def follow_noise(K: FloatArray, lower: FloatArray, upper: FloatArray, widest: float, narrowing: float) -> PathEnd:
@@ -193,8 +199,11 @@ def _follow(  # type: ignore[no-untyped-def]
     thetas, energies = np.empty(max_steps + 1), np.empty(max_steps + 1)
     thetas[0], energies[0] = 0.0, start_energy
     theta, energy = 0.0, start_energy
+    length = theta_end
+    if norm2 > 0.0:
+        length = min(length, np.sqrt(energy_limit / norm2))
     status, steps, stalled = LOST, 0, 0
-    while steps < max_steps and stalled <= 2 * size + 10:
+    while steps < max_steps:
         rate[:n] = solved[:n]
         backward(L, n, rate)
         combine_rows(K, order, n, rate, value_rate)
@@ -239,13 +248,14 @@ def _follow(  # type: ignore[no-untyped-def]
         if norm2 > 0.0 and not is_ray:
             # energy + 2 t slope + t^2 growth = energy_limit
             room = energy_limit - energy
-            discriminant = slope * slope + growth * room
+            scale = max(abs(slope), np.sqrt(growth) * np.sqrt(abs(room)))  # squares could underflow
+            discriminant = (slope / scale) ** 2 + growth / scale * (room / scale) if scale > 0.0 else -1.0
             if direction * room <= 0.0:
                 to_limit = 0.0
             elif discriminant < 0.0:
                 to_limit = np.inf
             else:
-                to_limit = room / (slope + direction * np.sqrt(discriminant))
+                to_limit = room / (slope + direction * scale * np.sqrt(discriminant))
             to_limit = max(to_limit, theta_least - theta)
             if to_limit < end:
                 end, end_status = to_limit, ENERGY_REACHED
@@ -255,7 +265,19 @@ def _follow(  # type: ignore[no-untyped-def]
             status = RAY
             break
         steps += 1
-        stalled = 0 if step > 0.0 else stalled + 1
+        stalled = 0 if step > UNIT_ROUNDOFF * length or end <= event else stalled + 1
+        if stalled > _PATIENCE:
+            stalled = 0
+            theta = min(theta + _HAIR * length, theta_end)
+            n, is_there = ascend(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved)
+            if not is_there:
+                break
+            tau = start_tau + direction * theta
+            energy = tau * tau * norm2
+            for a in range(n):
+                energy += alpha[a] * (2.0 * tau * row[order[a]] + values[order[a]])
+            thetas[steps], energies[steps] = theta, energy
+            continue
         energy += step * (2.0 * slope + step * growth)
         theta += step
         thetas[steps], energies[steps] = theta, energy
@@ -270,7 +292,7 @@ def _follow(  # type: ignore[no-untyped-def]
             n = drop(L, order, n, alpha, sign, solved, leaving)
         else:
             end_rate = high_rate[entering] if side > 0 else low_rate[entering]
-            n, entered = enter(K, L, order, n, alpha, sign, solved, entering, side, end_rate)
+            n, entered = enter(K, L, order, n, alpha, sign, solved, entering, side, end_rate, 0.0)
             if not entered:
                 break
         if steps % _REFRESH_EVERY == 0:
@@ -282,3 +304,14 @@ def _follow(  # type: ignore[no-untyped-def]
     active = ActiveSet(members, sign[members], np.tril(L[:n, :n]), alpha[:n].copy())
     trail = thetas[: steps + 1].copy(), energies[: steps + 1].copy()
     return PathEnd(status, start_tau + direction * theta, energy, active, rate[:n].copy(), trail[0], trail[1])
+
+
+@njit(cache=True, nogil=True)
+def _least_norm_solution(K, lower, upper):  # type: ignore[no-untyped-def]
+    size = lower.size
+    L, order = np.empty((size + 1, size + 1)), np.empty(size + 1, dtype=np.int64)
+    alpha, solved, values = np.zeros(size + 1), np.empty(size + 1), np.empty(size)
+    sign, still = np.zeros(size, dtype=np.int64), np.zeros(size)
+    n, is_there = ascend(K, L, order, 0, sign, lower, upper, still, still, 0.0, alpha, values, solved)
+    members = order[:n].copy()
+    return ActiveSet(members, sign[members], np.tril(L[:n, :n]), alpha[:n].copy()), is_there

@@ -18,11 +18,11 @@ from .envelope.base import Band, Envelope
 from .envelope.optimal import OptimalEnvelope
 from .errors import InputError, RkhsControlError
 from .kernels import UNIT_ROUNDOFF, Kernel
-from .norms import NormBound
+from .norms import NormBound, estimated_text
 from .observations import Observations
 from .selection import displacement, select_assumptions, step_observations
-from .trajectories import Trajectories, stacked
-from .validation import FloatArray, as_floats, as_vector, require_finite
+from .trajectories import Trajectories, noise_by_state, stacked
+from .validation import FloatArray, as_floats, require_finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +75,9 @@ class MultiStepPredictor:
     norm_bounds : float or NormBound, or lists like `kernels`
     method : the class of envelope, `OptimalEnvelope` by default; `options` are further arguments of it
     initial_state_noise : float or (n_states,)
-        How far the recorded initial states may be from the true ones (windows of a long recording begin with a
-        measured state). Each interval is widened by what that can do to a function of the given norm.
+        How far the recorded initial states may be from the true ones, instead of what `runs` say of that. It is always
+        what the `runs` of a built predictor say. Each interval is widened by what it can do to a function of the given
+        norm.
     """
 
     runs: Trajectories
@@ -84,15 +85,16 @@ class MultiStepPredictor:
     norm_bounds: Any
     method: type[Envelope] = OptimalEnvelope
     options: dict[str, Any] = field(default_factory=dict)
-    initial_state_noise: float | FloatArray = 0.0
+    initial_state_noise: FloatArray = None  # type: ignore[assignment]  # until it is built
     envelopes: tuple[tuple[Envelope, ...], ...] = field(init=False)
     """By step and state."""
 
     def __post_init__(self) -> None:
-        runs = self.runs
+        runs = self.runs.with_initial_state_noise(self.initial_state_noise)
         kernels = by_step_and_state(self.kernels, Kernel, "kernels", runs)
         bounds = by_step_and_state(self.norm_bounds, (float, int, NormBound), "norm_bounds", runs)
-        object.__setattr__(self, "initial_state_noise", _noise_by_state(self.initial_state_noise, runs.n_states))
+        object.__setattr__(self, "runs", runs)
+        object.__setattr__(self, "initial_state_noise", runs.initial_state_noise)
         rows = [
             tuple(self._envelope(n + 1, i, kernels[n][i], NormBound.of(bounds[n][i])) for i in range(runs.n_states))
             for n in range(runs.horizon)
@@ -108,29 +110,44 @@ class MultiStepPredictor:
         selection: Trajectories | None = None,
         method: type[Envelope] = OptimalEnvelope,
         options: dict[str, Any] | None = None,
-        initial_state_noise: float | npt.ArrayLike = 0.0,
+        initial_state_noise: npt.ArrayLike | None = None,
         **settings: Any,
     ) -> MultiStepPredictor:
         """With kernels and norm bounds chosen by `select_assumptions`, which takes `lengthscales` and `settings`.
 
         `selection` are the runs to choose with, `runs` by default; other ones make `runs` a test of the choice, which
-        is refused if they refute it.
+        is refused if they refute it. `initial_state_noise` replaces that of both.
         """
-        noise = _noise_by_state(initial_state_noise, runs.n_states)
+        runs = runs.with_initial_state_noise(initial_state_noise)
         source = runs if selection is None else selection
-        chosen = select_assumptions(source, lengthscales, initial_state_noise=noise, **settings)
-        return cls(runs, chosen.kernels, chosen.norm_bounds, method, options or {}, noise)
+        chosen = select_assumptions(source, lengthscales, initial_state_noise=initial_state_noise, **settings)
+        return cls(runs, chosen.kernels, chosen.norm_bounds, method, options or {})
 
     @property
     def horizon(self) -> int:
         return self.runs.horizon
 
+    @property
+    def assumption_text(self) -> str:
+        """Which norm bounds were estimated, and how; empty where all were given."""
+        return estimated_text(NormBound.of(e.norm_bound) for row in self.envelopes for e in row)
+
     def scaled(self, *, norm: float = 1.0, noise: float = 1.0) -> MultiStepPredictor:
-        """The same predictor with every norm bound, or every noise bound, multiplied by a factor."""
-        runs = self.runs if noise == 1.0 else replace(self.runs, noise_bound=self.runs.noise_bound * noise)
+        """The same predictor with every norm bound, or every noise bound, multiplied by a factor.
+
+        The bounds on the error of recorded initial states are noise bounds, too.
+        """
+        runs = self.runs
+        if noise != 1.0:
+            bounds_on_noise = {name: noise * getattr(runs, name) for name in ("noise_bound", "initial_state_noise")}
+            runs = replace(runs, **bounds_on_noise)
         bounds = [[NormBound.of(e.norm_bound).times(norm) for e in row] for row in self.envelopes]
         other = copy(self)
-        for name, value in (("runs", runs), ("norm_bounds", bounds)):
+        for name, value in (
+            ("runs", runs),
+            ("norm_bounds", bounds),
+            ("initial_state_noise", runs.initial_state_noise),
+        ):
             object.__setattr__(other, name, value)
         keeps_data = runs is self.runs and not np.any(self.initial_state_noise)
 
@@ -144,10 +161,11 @@ class MultiStepPredictor:
         return other
 
     def with_runs(self, runs: Trajectories) -> MultiStepPredictor:
-        """The same assumptions with other runs: more or fewer of them, and no more steps."""
+        """The same assumptions on the plant with other runs: more or fewer of them, and no more steps."""
         rows = self.envelopes[: runs.horizon]
         kernels, bounds = ([[getattr(e, name) for e in row] for row in rows] for name in ("kernel", "norm_bound"))
-        return replace(self, runs=runs, kernels=kernels, norm_bounds=bounds)
+        noise = runs.initial_state_noise
+        return replace(self, runs=runs, kernels=kernels, norm_bounds=bounds, initial_state_noise=noise)
 
     def with_method(self, method: type[Envelope], **options: Any) -> MultiStepPredictor:
         """The same data and assumptions under another class of envelope: what one method gains over another."""
@@ -158,19 +176,19 @@ class MultiStepPredictor:
         x0: npt.ArrayLike,
         inputs: npt.ArrayLike,
         *,
-        initial_state_noise: float | npt.ArrayLike = 0.0,
+        initial_state_noise: npt.ArrayLike | None = None,
         n_jobs: int | None = None,
     ) -> Tube:
         """The tube of a plan: initial state `(n_states,)` and inputs `(n_steps, n_inputs)`, up to the horizon.
 
         Thousands of plans at once have a leading axis, `(n_plans, n_states)` and `(n_plans, n_steps, n_inputs)`;
         `n_jobs` spreads steps and states over processes. `initial_state_noise` says how far the true initial state may
-        be from `x0`.
+        be from `x0`; by default as far as those of the runs, which begin with measured states if they are windows.
         """
         from joblib import Parallel, delayed
 
         start, plan = self._checked(x0, inputs)
-        noise = _noise_by_state(initial_state_noise, self.runs.n_states)
+        noise = self.start_noise(initial_state_noise)
         n_steps = plan.shape[1]
         tasks = [
             delayed(envelope.bounds)(stacked(start, plan[:, : n + 1]), 1)
@@ -185,7 +203,7 @@ class MultiStepPredictor:
         lower, upper, gap = (by_plan([getattr(band, name) for band in bands]) for name in ("lower", "upper", "gap"))
         shift = self.displacements(noise, n_steps)
         lower, upper = _further_out(lower, -shift), _further_out(upper, shift)
-        widening = self.displacements(np.asarray(self.initial_state_noise), n_steps)
+        widening = self.displacements(self.initial_state_noise, n_steps)
         cost = 2.0 * shift
         if widening.any():
             cost = cost + widening * by_plan([_total_weights(band) for band in bands])
@@ -196,15 +214,19 @@ class MultiStepPredictor:
         tubes = Tube(lower, upper, gap, np.broadcast_to(cost, lower.shape), witnesses)
         return tubes[0] if np.ndim(x0) == 1 else tubes
 
+    def start_noise(self, given: npt.ArrayLike | None) -> FloatArray:
+        """How far the true initial state of a plan may be from the one in it: as given, or as far as recorded ones."""
+        return self.initial_state_noise if given is None else noise_by_state(given, self.runs.n_states)
+
     def contradictions(self, held_out: Trajectories, n_jobs: int | None = None) -> npt.NDArray[np.bool_]:
         """Where recordings that were held out refute the assumptions; shape `(n_runs, n_steps, n_states)`.
 
         A recorded state and its noise bound make an interval that holds the true state, and so does the box. Where the
-        two do not meet, the noise bounds or the norm bounds are wrong. That nothing is found proves nothing.
+        two do not meet, the noise bounds or the norm bounds are wrong. That nothing is found proves nothing. Initial
+        states are taken to be as uncertain as those of the held-out runs or of the predictor's, whichever is more.
         """
-        tube = self.boxes(
-            held_out.states[:, 0], held_out.inputs, initial_state_noise=self.initial_state_noise, n_jobs=n_jobs
-        )
+        start = np.maximum(held_out.initial_state_noise, self.initial_state_noise)
+        tube = self.boxes(held_out.states[:, 0], held_out.inputs, initial_state_noise=start, n_jobs=n_jobs)
         recorded, noise = held_out.states[:, 1:], held_out.noise_bound * (1.0 + 4.0 * UNIT_ROUNDOFF)
         low, high = np.nextafter(recorded - noise, -np.inf), np.nextafter(recorded + noise, np.inf)
         disjoint: npt.NDArray[np.bool_] = (low > tube.upper) | (high < tube.lower)
@@ -214,11 +236,12 @@ class MultiStepPredictor:
         try:
             return self.method(self._data(n, i, kernel, bound), kernel, bound, **self.options)
         except RkhsControlError as error:
-            raise type(error)(f"step {n}, state {self.runs.state_names[i]}: {error}") from None
+            caveat = "" if isinstance(error, InputError) else self.runs.caveat
+            raise type(error)(f"step {n}, state {self.runs.state_names[i]}: {error}{caveat}") from None
 
     def _data(self, n: int, i: int, kernel: Kernel, bound: NormBound) -> Observations:
         """The intervals of state `i` after `n` steps, widened by what unknown initial states can do."""
-        widening = displacement(kernel, bound.value, np.asarray(self.initial_state_noise), n * self.runs.n_inputs)
+        widening = displacement(kernel, bound.value, self.initial_state_noise, n * self.runs.n_inputs)
         interval = self.runs.noise_bound[n - 1, i] + widening
         return step_observations(self.runs, n, i, interval * (1.0 + 2.0 * UNIT_ROUNDOFF))
 
@@ -245,8 +268,8 @@ class MultiStepPredictor:
             )
         if plan.shape[1] > runs.horizon:
             raise InputError(
-                f"the plan has {plan.shape[1]} steps, but the recorded runs only {runs.horizon}: shorten the plan, or "
-                "record longer runs"
+                f"the plan has {plan.shape[1]} steps, but the recorded {runs.kind} only {runs.horizon}: shorten the "
+                f"plan, or {'cut' if runs.is_windowed else 'record'} longer {runs.kind}"
             )
         require_finite(start, "x0")
         require_finite(plan.reshape(len(plan), -1), "inputs")
@@ -263,14 +286,6 @@ def _total_weights(band: Band) -> FloatArray:
 def _further_out(ends: FloatArray, shift: FloatArray) -> FloatArray:
     """`ends + shift`, rounded in the direction of the shift; as they are where it is zero."""
     return np.where(shift == 0.0, ends, np.nextafter(ends + shift, np.where(shift > 0.0, np.inf, -np.inf)))
-
-
-def _noise_by_state(noise: float | npt.ArrayLike, n_states: int) -> FloatArray:
-    array = as_floats(noise, "initial_state_noise")
-    array = as_vector(np.full(n_states, array) if array.ndim == 0 else array, "initial_state_noise", n_states)
-    if (array < 0).any():
-        raise InputError(f"initial_state_noise must be zero or more; got {array.min()}")
-    return array
 
 
 def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> list[list[Any]]:

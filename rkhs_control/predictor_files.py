@@ -36,7 +36,7 @@ def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
     except TypeError as error:
         raise InputError(f"this predictor cannot be saved: its options must be numbers and names ({error})") from None
     runs = {field.name: np.asarray(getattr(predictor.runs, field.name)) for field in fields(Trajectories)}
-    np.savez_compressed(path, assumptions=text, initial_state_noise=predictor.initial_state_noise, **runs)  # type: ignore[arg-type]
+    np.savez_compressed(path, assumptions=text, **runs)  # type: ignore[arg-type]
 
 
 def load_predictor(file: str | Path) -> MultiStepPredictor:
@@ -55,7 +55,8 @@ def load_predictor(file: str | Path) -> MultiStepPredictor:
         raise InputError(f"{path}: not a file that save_predictor wrote")
     if assumptions["method"] not in METHODS:
         raise InputError(f"{path}: there is no envelope {assumptions['method']!r}; there is: {', '.join(METHODS)}")
-    values: dict[str, Any] = {field.name: content[field.name] for field in fields(Trajectories)}
+    names = [field.name for field in fields(Trajectories)]
+    values: dict[str, Any] = {name: content[name] for name in names if name != "origins" or name in content}
     texts = {name: tuple(value.tolist()) for name, value in values.items() if name.endswith(("_names", "_units"))}
     runs = Trajectories(**{**values, **texts, "sampling_time": float(values["sampling_time"])})
     return MultiStepPredictor(
@@ -64,7 +65,6 @@ def load_predictor(file: str | Path) -> MultiStepPredictor:
         [[NormBound(**bound) for bound in row] for row in assumptions["norm_bounds"]],
         METHODS[assumptions["method"]],
         assumptions["options"],
-        content["initial_state_noise"],
     )
 
 

@@ -68,9 +68,11 @@ def kernel_ridge(data: Observations, kernel: Kernel, regularisation: float) -> K
 
 def minimum_norm(data: Observations, kernel: Kernel) -> KernelModel:
     """The function of least norm through all intervals; it lies inside the optimal envelope everywhere."""
-    solution = least_norm(Gram(data.X, kernel), data.lower, data.upper)
+    gram = Gram(data.X, kernel)
+    solution = least_norm(gram, data.lower, data.upper)
+    solution.require_found(gram, data.lower, data.upper)
     weights = np.zeros(len(data))
-    weights[solution.indices] = solution.weights
+    weights[solution.witness.indices] = solution.witness.weights
     return KernelModel(data.X, kernel, weights)
 
 

@@ -64,8 +64,15 @@ class Polytope:
         normals = as_floats(self.normals, "normals")
         if normals.ndim != 2 or not np.isfinite(normals).all():
             raise InputError(f"normals must be a finite array (n_constraints, n_dims); got shape {normals.shape}")
-        object.__setattr__(self, "normals", normals)
-        object.__setattr__(self, "offsets", as_vector(self.offsets, "offsets", len(normals)))
+        empty = np.flatnonzero(~normals.any(axis=1))
+        if len(empty):
+            raise InputError(
+                f"normals must not be zero; row {empty[0]} is, and limits nothing: leave it out, with its offset"
+            )
+        offsets = as_vector(self.offsets, "offsets", len(normals))
+        for name, array in (("normals", normals), ("offsets", offsets)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
 
     @property
     def n_dims(self) -> int:

@@ -1,10 +1,13 @@
 """Trajectories in files: CSV in long form, NPZ, MAT (v5, and v7.3 through HDF5) and HDF5, told apart by their ending.
 
-CSV holds what was recorded and nothing else, a row an instant: the columns `trajectory` (which one run does without),
-`time` (in seconds) or `step`, the states and the inputs, which are not read at the last instant of a run. The other
-formats hold every field of `Trajectories`.
+CSV holds what was recorded and nothing else, one row per instant: the columns `trajectory` (which one run does
+without), `time` (in seconds) or `step`, the states and the inputs, which are not read at the last instant of a run. The
+other formats hold every field of `Trajectories`.
 
 Planned inputs are CSV files of the same form; of their states only the first is read.
+
+A decimal such as 0.1 is not a double. What that does to recorded states is added to their noise bound. Initial states
+that are taken as known, and inputs, are the doubles that are read: what a controller computes with and sends.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .csv_tables import Table, one_line, read_table, write_rows
+from .csv_tables import Table, bounds_of_decimals, one_line, read_table, write_rows
 from .errors import InputError
 from .trajectories import Trajectories, checked_names
 from .validation import FloatArray, as_floats, as_vector, require_finite
@@ -80,25 +84,32 @@ def load_trajectories(
     state_names: Sequence[str] = (),
     input_names: Sequence[str] = (),
     horizon: int | None = None,
+    stride: int = 1,
     **overrides: Any,
 ) -> Trajectories:
     """Read a file in the format of its ending.
 
     A CSV file needs `state_names` and `input_names`, the columns to read, and `noise_bound`. Where it has times they
     must be evenly spaced, by `sampling_time` if that is given. `horizon` cuts the runs into windows of so many steps,
-    which then begin with measured states (`initial_state_noise` of a predictor). `overrides` replace fields of
-    `Trajectories` (a noise bound, units) in any format.
+    one every `stride` steps. These begin with measured states, which are uncertain by the noise bound unless
+    `initial_state_noise` says otherwise; the initial states of whole runs are taken as known unless it does.
+
+    `overrides` replace fields of `Trajectories` (a noise bound, units) in any format. Bounds are rounded upwards, and
+    that on the noise of recorded states is raised by what was lost when their decimals became doubles.
     """
-    path = _existing(file)
+    path, overrides = _existing(file), {name: value for name, value in overrides.items() if value is not None}
+    if horizon is None and stride != 1:
+        raise InputError(f"stride is how far windows are apart, which only horizon makes; got {stride} without it")
     if path.suffix.lower() == ".csv":
         if not state_names or not input_names or "noise_bound" not in overrides:
             raise InputError(f"{path}: a CSV file needs state_names, input_names and noise_bound to be read")
         table = read_table(path, [*state_names, *input_names], sampling_time=overrides.get("sampling_time"))
         recordings = [_recording(table, name, state_names, input_names) for name in table.runs]
-        named = {"state_names": tuple(state_names), "input_names": tuple(input_names), **overrides}
+        bounds = _bounds(overrides, [table.rounding(name) for name in state_names])
+        named = {"state_names": tuple(state_names), "input_names": tuple(input_names), **overrides, **bounds}
         if table.sampling_time is not None:
             named["sampling_time"] = table.sampling_time
-        return _assemble(path, recordings, horizon, named)
+        return _assemble(path, recordings, horizon, stride, named)
     content = _format_of(path, _READERS)(path)
     missing = [name for name in ("states", "inputs", "noise_bound") if name not in content and name not in overrides]
     if missing:
@@ -108,10 +119,24 @@ def load_trajectories(
         if names and known.setdefault(field, names) != names:
             raise InputError(f"{path}: {field} in it are {', '.join(known[field])}, not {', '.join(names)}")
     try:
-        runs = Trajectories(**{**known, **overrides})
-        return runs if horizon is None else runs.windows(horizon)
+        bounds = _bounds(overrides)
+        runs = Trajectories(**{**known, **overrides, **bounds})
+        noise = bounds.get("initial_state_noise")
+        return runs if horizon is None else runs.windows(horizon, stride, initial_state_noise=noise)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def _bounds(given: dict[str, Any], roundings: Sequence[Fraction] | None = None) -> dict[str, FloatArray]:
+    """Those that are given, for the doubles that were read; an initial state that is known is that double."""
+    bounds: dict[str, FloatArray] = {}
+    for name in ("noise_bound", "initial_state_noise"):
+        if name in given:
+            bounds[name] = bounds_of_decimals(given[name], name, roundings)
+    if "initial_state_noise" in bounds:
+        is_known = np.equal(given["initial_state_noise"], 0.0)
+        bounds["initial_state_noise"] = np.where(is_known, 0.0, bounds["initial_state_noise"])
+    return bounds
 
 
 def save_plans(plans: Plans, file: str | Path) -> None:
@@ -180,6 +205,11 @@ def _format_of(path: Path, formats: dict[str, Callable[..., Any]]) -> Callable[.
 
 
 def _write_csv(runs: Trajectories, path: Path) -> None:
+    if runs.is_windowed or runs.initial_state_noise.any():
+        raise InputError(
+            f"{path}: a CSV file cannot say that {runs.kind} begin with measured states (initial_state_noise): save "
+            "them as .npz, .mat or .h5"
+        )
     rows: list[list[Any]] = []
     for number in range(len(runs)):
         inputs = [*runs.inputs[number].tolist(), [""] * runs.n_inputs]
@@ -198,13 +228,18 @@ def _recording(
 
 
 def _assemble(
-    path: Path, recordings: list[tuple[FloatArray, FloatArray]], horizon: int | None, named: dict[str, Any]
+    path: Path,
+    recordings: list[tuple[FloatArray, FloatArray]],
+    horizon: int | None,
+    stride: int,
+    named: dict[str, Any],
 ) -> Trajectories:
     lengths = sorted({len(inputs) for _, inputs in recordings})
     if horizon is None and len(lengths) > 1:
         raise InputError(f"{path}: runs have from {lengths[0]} to {lengths[-1]} steps; give a horizon to cut windows")
+    whole: dict[str, Any] = {} if horizon is not None else {"initial_state_noise": 0.0}
     try:
-        return Trajectories.from_recordings(recordings, horizon or lengths[0], **named)
+        return Trajectories.from_recordings(recordings, horizon or lengths[0], stride=stride, **{**whole, **named})
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -275,8 +310,11 @@ def _read_hdf5(path: Path, *, is_matlab: bool = False) -> dict[str, Any]:
 
 
 def _scalars(content: dict[str, Any]) -> dict[str, Any]:
-    """The sampling time as a number, where it is one."""
-    return {n: v.item() if n == "sampling_time" and np.size(v) == 1 else v for n, v in content.items()}
+    """The sampling time as a number, and what is one per state as a vector, of which MATLAB makes a matrix."""
+    found = {n: v.item() if n == "sampling_time" and np.size(v) == 1 else v for n, v in content.items()}
+    if np.ndim(noise := found.get("initial_state_noise", 0.0)) > 1:
+        found["initial_state_noise"] = np.ravel(noise)
+    return found
 
 
 def _h5py(path: Path) -> Any:

@@ -11,7 +11,11 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
 LARGEST = 1e50
-"""Numbers beyond this (or lengthscales below its inverse) are refused: their squares could overflow."""
+"""Numbers beyond this are refused: products of a few of them could overflow."""
+
+SMALLEST = 1.0 / LARGEST
+"""What multiplies (lengthscales, factors and variances of kernels, coefficients of functionals) is refused below this:
+products of a few could underflow, and bounds on their rounding errors with them."""
 
 
 def as_points(points: npt.ArrayLike, name: str, n_dims: int | None = None) -> FloatArray:
@@ -44,6 +48,14 @@ def as_vector(values: npt.ArrayLike, name: str, size: int | None = None) -> Floa
 def positive(value: float, name: str) -> float:
     """`value` as a finite number above zero."""
     return _number(value, name, "above zero", lambda number: number > 0)
+
+
+def within_range(value: float, name: str) -> float:
+    """`value` as a number between `SMALLEST` and `LARGEST`."""
+    number = positive(value, name)
+    if number < SMALLEST:
+        raise InputError(f"{name} must be at least {SMALLEST:g}; got {number}")
+    return number
 
 
 def non_negative(value: float, name: str) -> float:

@@ -6,7 +6,9 @@ For *every* weights `w` on the data,
 
 by the reproducing property and Cauchy-Schwarz. So a reported bound is sound whatever solver found `w`, as long as
 `U(w)` is not rounded downwards; that is what this module is for. The error model: IEEE double precision, and `exp`,
-`expm1`, `log1p` right to two units in the last place.
+`expm1`, `log1p` right to two units in the last place. Kernels, functionals and norm bounds keep to ranges in which what
+underflows is small beside what `functionals.py` adds for it; weights may be anything, and what overflows is an infinite
+bound.
 
 Where the norm nearly cancels, the bound on the rounding error of doubles would show in `U(w)`; there the norm is
 computed again in double-double arithmetic (`double_double.py`).
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .functionals import Functional
+from .functionals import Functional, Points, exact_sum
 from .gram import Gram
 from .kernels import UNIT_ROUNDOFF
 from .validation import FloatArray, IndexArray
@@ -42,6 +44,11 @@ class Witness:
         """The witness of those weights that are finite and not zero."""
         kept = np.isfinite(weights) & (weights != 0.0)
         return cls(indices[kept], weights[kept])
+
+    def on_known_ends(self, lower: FloatArray, upper: FloatArray) -> Witness:
+        """Without the weights on ends that are not known, which rounding can leave there: they prove nothing."""
+        known = np.isfinite(np.where(self.weights > 0, upper[self.indices], lower[self.indices]))
+        return self if known.all() else Witness(self.indices[known], self.weights[known])
 
     def upper_value(
         self,
@@ -72,6 +79,24 @@ class Witness:
         """The same from double-double arithmetic, where functional and kernel offer it."""
         return self._norm_up(self._refined(self._residual(functional, gram), functional, gram), gram)
 
+    def norm_at_least(self, gram: Gram, lower: FloatArray, upper: FloatArray, *, is_precise: bool = False) -> float:
+        """A norm that every function through the intervals provably has, rounded down.
+
+        Weak duality: `||f|| ||s|| >= <f, s> >= sum_i (lower_i w_i^+ - upper_i w_i^-)` with `s = sum_i w_i k_{x_i}`.
+        `is_precise` computes `||s||` in double-double, which takes longer and pays where the weights are large.
+        """
+        return quotient_down(self.inner_at_least(lower, upper), self.norm_up(gram, is_precise=is_precise))
+
+    def inner_at_least(self, lower: FloatArray, upper: FloatArray) -> float:
+        """The least `<f, s>` of functions through the intervals, rounded down."""
+        ends = np.where(self.weights > 0, lower[self.indices], upper[self.indices])
+        return -dot_up(-ends, self.weights)
+
+    def norm_up(self, gram: Gram, *, is_precise: bool = False) -> float:
+        """`||s||`, rounded up."""
+        nothing = Points(gram.X[:0], np.empty(0))
+        return (self.precise_norm_up if is_precise else self.residual_norm_up)(nothing, gram)
+
     def _residual(self, functional: Functional, gram: Gram) -> _Square:
         return _Square(*functional.residual(gram.kernel, gram.X[self.indices], gram.fall(self.indices), self.weights))
 
@@ -86,8 +111,7 @@ class Witness:
         return precise if precise.error < plain.error and agree else plain
 
     def _norm_up(self, square: _Square, gram: Gram) -> float:
-        share = math.fsum((self.weights**2).tolist()) if gram.nugget else 0.0
-        nugget = gram.nugget * share * (1.0 + 8.0 * UNIT_ROUNDOFF)
+        nugget = product_up(gram.nugget, dot_up(self.weights, self.weights)) if gram.nugget else 0.0
         return sqrt_up(sum_up(max(square.value, 0.0), square.error, nugget))
 
 
@@ -100,24 +124,33 @@ class _Square(NamedTuple):
 
 def _scaled_up(norm_bound: float, norm: float, terms: float) -> float:
     """`norm_bound * norm + terms`, rounded up."""
-    return sum_up(norm_bound * norm * (1.0 + 2.0 * UNIT_ROUNDOFF), terms)
+    return sum_up(product_up(norm_bound, norm), terms)
 
 
 def sum_up(*terms: float) -> float:
-    """The sum of some numbers, rounded up."""
-    return math.nextafter(math.fsum(terms), math.inf) if all(map(math.isfinite, terms)) else math.inf
+    """The sum of some numbers, rounded up; infinite where it could overflow, or one of them is no number."""
+    return math.nextafter(exact_sum(terms), math.inf)
+
+
+def product_up(a: float, b: float) -> float:
+    """`a b`, rounded up."""
+    return math.nextafter(a * b, math.inf)
+
+
+def quotient_down(inner: float, norm: float) -> float:
+    """`inner / norm` of a norm above zero, rounded down; zero where that is no number or negative."""
+    return max(0.0, math.nextafter(inner / norm, -math.inf))
 
 
 def sqrt_up(value: float) -> float:
     """The square root of a number that is not negative, rounded up; that of zero is zero."""
-    return math.nextafter(math.sqrt(value), math.inf) if value > 0.0 else 0.0
+    return math.nextafter(math.sqrt(value), math.inf) if value != 0.0 else 0.0
 
 
 def dot_up(a: FloatArray, b: FloatArray) -> float:
-    """`a . b`, rounded up."""
-    products = a * b
-    if not np.isfinite(products).all():
-        return math.inf
+    """`a . b`, rounded up; infinite where it could overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        products = a * b
+        size = float(np.abs(products).sum())
     # Each product is off by half a unit in its last place; the small constant covers underflow.
-    error = 2.0 * UNIT_ROUNDOFF * float(np.abs(products).sum()) + len(products) * 1e-323
-    return sum_up(math.fsum(products.tolist()), error)
+    return sum_up(exact_sum(products.tolist()), 2.0 * UNIT_ROUNDOFF * size + len(products) * 1e-323)

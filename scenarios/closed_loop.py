@@ -15,7 +15,7 @@ from ..control.robust import RobustOCP
 from ..errors import InputError
 from ..validation import FloatArray, as_vector
 from .material import OPTIMAL, Material, Work
-from .schema import ClosedLoopStudy, Scenario, by_name
+from .schema import ClosedLoopStudy, Scenario
 
 CERTAINTY_EQUIVALENT, ROBUST, CERTIFIED = "certainty equivalent", "robust", "certified"
 _RUNS_A_TASK = 5
@@ -41,9 +41,14 @@ class LoopRun:
     def broken_promises(self) -> int:
         """Steps that were certified and violated a limit: with right assumptions, none."""
         return sum(
-            decision is not Decision.SAFE_INPUT and not inside
+            decision.is_certified and not inside
             for decision, inside in zip(self.decisions, self.is_inside, strict=False)
         )
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether a measurement was outside the box that was proved for it: with right assumptions, never."""
+        return Decision.REFUTED in self.decisions
 
 
 def compare_controllers(scenario: Scenario, material: Material, work: Work) -> dict[str, list[LoopRun]]:
@@ -58,7 +63,7 @@ def compare_controllers(scenario: Scenario, material: Material, work: Work) -> d
         raise InputError(f"closed_loop.initial_states must hold {', '.join(material.runs.state_names)} twice")
     if not np.isfinite([lower, upper]).all():
         raise InputError("closed_loop.initial_states is needed where states have no limits")
-    noise = by_name(scenario.initial_state_noise, material.runs.state_names, "initial_state_noise")
+    noise = material.start_noise(scenario)
     x0 = work.rng.uniform(lower, upper, (settings.runs, limits.n_dims))
     chunks = np.array_split(x0, max(1, len(x0) // _RUNS_A_TASK))
     results = {}

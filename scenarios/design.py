@@ -23,7 +23,7 @@ from ..validation import FloatArray, IndexArray
 from .closed_loop import CERTAINTY_EQUIVALENT, ROBUST
 from .material import OPTIMAL, Limits, Material, Source, Work
 from .region import Region, region_pair, require_region
-from .schema import DesignStudy, LimitSweep, Scenario, by_name
+from .schema import DesignStudy, LimitSweep, Scenario
 
 TIGHTENED = "tightened limits"
 
@@ -94,9 +94,9 @@ def require_design(settings: DesignStudy, source: Source) -> None:
     """Refuse, before any work, what cannot be done."""
     require_region(settings.region_states, source.state_names, source.limits.state_limits, "design")
     if settings.horizons and max(settings.horizons) > source.horizon:
-        raise InputError(f"design.horizons: the recorded runs have only {source.horizon} steps")
+        raise InputError(f"design.horizons: the recorded {source.kind} have only {source.horizon} steps")
     if settings.runs and source.recorded is not None and max(settings.runs) > len(source.recorded):
-        raise InputError(f"design.runs: there are only {len(source.recorded)} recorded runs")
+        raise InputError(f"design.runs: there are only {len(source.recorded)} recorded {source.kind}")
     if settings.sweep is not None:
         if settings.sweep.state not in source.state_names:
             raise InputError(f"design.sweep.state must be one of {', '.join(source.state_names)}")
@@ -114,7 +114,7 @@ def run_design(scenario: Scenario, material: Material, work: Work) -> DesignResu
     settings = scenario.design
     assert settings is not None
     assert material.control is not None
-    noise = by_name(scenario.initial_state_noise, material.runs.state_names, "initial_state_noise")
+    noise = material.start_noise(scenario)
     base = _Designer(settings, material, material.predictors[OPTIMAL], material.control, noise)
     grid, x0 = base.grid(settings.region)
     with work.stage("planning over the region") as progress:
@@ -154,7 +154,7 @@ class _Designer:
     material: Material
     predictor: MultiStepPredictor
     control: CertaintyEquivalentOCP
-    noise: float | FloatArray
+    noise: FloatArray
     """How far true initial states may be from those planned from."""
 
     def grid(self, shape: tuple[int, int]) -> tuple[Region, FloatArray]:
@@ -207,7 +207,7 @@ def _effects(base: _Designer, work: Work) -> list[Effect]:
     order = work.rng.permutation(len(runs))
     changes: list[tuple[str, float, float, Callable[[Any], _Designer]]] = [
         *(("horizon", n, runs.horizon, base.shorter) for n in settings.horizons),
-        *(("runs", min(n, len(runs)), len(runs), lambda n: base.with_fewer(order[:n])) for n in settings.runs),
+        *((runs.kind, min(n, len(runs)), len(runs), lambda n: base.with_fewer(order[:n])) for n in settings.runs),
         *(("noise bound x", factor, 1.0, lambda f: base.scaled(noise=f)) for factor in settings.noise_factors),
         *(("norm bound x", factor, 1.0, lambda f: base.scaled(norm=f)) for factor in settings.norm_factors),
     ]

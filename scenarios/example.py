@@ -22,7 +22,8 @@ states = ["c_A", "c_B"]
 inputs = ["u"]
 noise_bound = 0.06              # the recorded states are within this of the true ones
 # initial_state_noise = 0.0     # if the first state of a run is measured with noise, say so
-# horizon = 3                   # cuts long recordings into windows; they start with a measured state
+# horizon = 3                   # cuts long recordings into windows; they begin with states measured within noise_bound
+# stride = 1                    # how many steps apart these begin
 
 [limits]
 states = { c_A = [1.0, 3.0], c_B = [0.5, 2.0] }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..control.certainty_equivalent import CertaintyEquivalentOCP, Plan, QuadraticCost
+from ..csv_tables import bounds_of_decimals
 from ..envelope.closed_form import ClosedFormEnvelope
-from ..errors import FalsifiedNormBoundError, InputError
+from ..errors import FalsifiedNormBoundError, InputError, UnsettledNormWarning
 from ..models import PLANTS
 from ..models.plant import Plant
 from ..predictor import MultiStepPredictor
@@ -89,12 +91,23 @@ class Material:
     plant: Plant | None
     n_held_out: int = 0
     """Runs that were kept back and do not contradict the predictor."""
+    n_left_out: int = 0
+    """Windows that were not used at all: they share samples with those kept back."""
+    doubt: str = ""
+    """Which norm estimates have not settled, if any were used."""
     data_file: Path | None = None
     """Where the runs were read from."""
 
     @property
     def runs(self) -> Trajectories:
         return self.predictors[OPTIMAL].runs
+
+    def start_noise(self, scenario: Scenario) -> FloatArray:
+        """How far true initial states of plans may be from those in them: as the scenario says, or as recorded ones."""
+        if scenario.initial_state_noise is None:
+            return self.runs.initial_state_noise
+        given = by_name(scenario.initial_state_noise, self.runs.state_names, "initial_state_noise")
+        return self.predictors[OPTIMAL].start_noise(bounds_of_decimals(given, "initial_state_noise"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +122,11 @@ class Source:
     horizon: int
     sampling_time: float
     limits: Limits
+
+    @property
+    def kind(self) -> str:
+        """What the runs are called in messages."""
+        return "runs" if self.recorded is None else self.recorded.kind
 
     @classmethod
     def of(cls, scenario: Scenario, folder: Path) -> Source:
@@ -168,7 +186,8 @@ def _simulated(
     runs = _record(plant, settings, starts, np.array([plan.inputs for plan in plans]), work.rng)
     if settings.keep_exploration:
         runs = runs.joined(exploration)
-    return Material(_predictors(runs, selection, scenario.predictor, 0.0, work), limits, control, plant)
+    predictors = _predictors(runs, selection, scenario.predictor, work)
+    return Material(predictors, limits, control, plant, doubt=_doubt(selection, scenario.predictor))
 
 
 def _recorded(
@@ -180,24 +199,25 @@ def _recorded(
     work: Work,
 ) -> Material:
     """Some runs choose the assumptions, all but the held-out ones make the boxes, and those test them."""
-    held_out, n_held_out = None, round(scenario.predictor.held_out * len(runs))
-    if n_held_out >= 1:
-        order = work.rng.permutation(len(runs))
-        if settings.horizon is not None:
-            order = np.arange(len(runs))[::-1]  # windows share samples with their neighbours: take the last runs
-        held_out, runs = runs.subset(np.sort(order[:n_held_out])), runs.subset(np.sort(order[n_held_out:]))
+    recorded, held_out, n_held_out = runs, None, 0
+    if round(scenario.predictor.held_out * len(recorded)) >= 1:
+        try:
+            runs, held_out = recorded.held_out(scenario.predictor.held_out, work.rng)
+        except InputError as error:
+            raise InputError(f"{settings.file}, predictor.held_out: {error}") from None
+        n_held_out = len(held_out)
     n_chosen = min(scenario.predictor.selection_runs, len(runs) // 2)
     if n_chosen < 2:
-        raise InputError(f"{settings.file}: {len(runs)} runs are too few: half of them must be at least two")
+        raise InputError(f"{settings.file}: {len(runs)} {recorded.kind} are too few: half of them must be at least two")
     chosen = runs.subset(np.sort(work.rng.permutation(len(runs))[:n_chosen]))
-    noise = by_name(settings.initial_state_noise or 0.0, runs.state_names, "data.initial_state_noise")
-    selection = _select(chosen, scenario.predictor, work, noise)
-    predictors = _predictors(runs, selection, scenario.predictor, noise, work)
+    selection = _select(chosen, scenario.predictor, work)
+    predictors = _predictors(runs, selection, scenario.predictor, work)
     if held_out is not None:
-        with work.stage("testing with held-out runs"):
+        with work.stage(f"testing with held-out {recorded.kind}"):
             _require_no_contradiction(predictors[OPTIMAL], held_out, work.n_jobs)
     control = None if cost is None else _control(chosen, selection, cost, limits)
-    return Material(predictors, limits, control, None, 0 if held_out is None else len(held_out))
+    n_left_out = len(recorded) - len(runs) - n_held_out
+    return Material(predictors, limits, control, None, n_held_out, n_left_out, _doubt(selection, scenario.predictor))
 
 
 def _uniform(box: Box, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
@@ -244,23 +264,19 @@ def _load(settings: FileData, file: Path) -> Trajectories:
         "input_units": tuple(settings.input_units) or None,
         "sampling_time": settings.sampling_time,
         "horizon": settings.horizon,
+        "stride": settings.stride,
     }
-    if isinstance(settings.noise_bound, dict) and not names:
-        raise InputError("data.noise_bound by name needs data.states")
-    if settings.noise_bound is not None:
-        given["noise_bound"] = by_name(settings.noise_bound, names, "data.noise_bound")
-    return load_trajectories(
-        file,
-        state_names=names,
-        input_names=tuple(settings.inputs),
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    for key in ("noise_bound", "initial_state_noise"):
+        bound = getattr(settings, key)
+        if isinstance(bound, dict) and not names:
+            raise InputError(f"data.{key} by name needs data.states")
+        given[key] = None if bound is None else by_name(bound, names, f"data.{key}")
+    return load_trajectories(file, state_names=names, input_names=tuple(settings.inputs), **given)
 
 
-def _select(
-    runs: Trajectories, settings: PredictorSettings, work: Work, initial_state_noise: float | FloatArray = 0.0
-) -> Selection:
-    with work.stage("choosing kernels and norm bounds") as progress:
+def _select(runs: Trajectories, settings: PredictorSettings, work: Work) -> Selection:
+    with work.stage("choosing kernels and norm bounds") as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnsettledNormWarning)  # the results say it
         return select_assumptions(
             runs,
             settings.lengthscales,
@@ -270,18 +286,21 @@ def _select(
             kernel=KERNELS[settings.kernel],
             norm_estimate=settings.norm_estimate,
             safety_factor=settings.safety_factor,
-            initial_state_noise=initial_state_noise,
             rng=work.rng,
             n_jobs=work.n_jobs,
             progress=progress,
         )
 
 
+def _doubt(selection: Selection, settings: PredictorSettings) -> str:
+    """That of the norm estimates, if they are what is assumed."""
+    return selection.doubt if settings.norm_bound is None else ""
+
+
 def _predictors(
     runs: Trajectories,
     selection: Selection,
     settings: PredictorSettings,
-    initial_state_noise: float | FloatArray,
     work: Work,
 ) -> dict[str, MultiStepPredictor]:
     bounds: Any = selection.norm_bounds
@@ -289,7 +308,7 @@ def _predictors(
         given = by_name(settings.norm_bound, runs.state_names, "predictor.norm_bound")
         bounds = [np.broadcast_to(given, (runs.n_states,)).tolist()] * runs.horizon
     with work.stage("building the predictors") as progress:
-        optimal = MultiStepPredictor(runs, selection.kernels, bounds, initial_state_noise=initial_state_noise)
+        optimal = MultiStepPredictor(runs, selection.kernels, bounds)
         predictors = {OPTIMAL: optimal}
         if settings.compare_closed_form:
             predictors[CLOSED_FORM] = optimal.with_method(ClosedFormEnvelope, nugget=settings.closed_form_nugget)
@@ -326,7 +345,8 @@ def _require_no_contradiction(predictor: MultiStepPredictor, held_out: Trajector
     if len(found):
         run, n, i = (int(index) for index in found[0])
         raise FalsifiedNormBoundError(
-            f"{len(np.unique(found[:, 0]))} of {len(held_out)} held-out runs contradict their boxes, the first at step "
-            f"{n + 1} in {held_out.state_names[i]}, where {held_out.states[run, n + 1, i]:.6g} was recorded: raise "
-            "safety_factor or norm_bound, or noise_bound if that is too small"
+            f"{len(np.unique(found[:, 0]))} of {len(held_out)} held-out {predictor.runs.kind} contradict their boxes, "
+            f"the first at step {n + 1} in {held_out.state_names[i]}, where {held_out.states[run, n + 1, i]:.6g} was "
+            "recorded: raise safety_factor or norm_bound, or noise_bound if that is too small"
+            f"{predictor.runs.caveat}"
         )

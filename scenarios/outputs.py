@@ -33,10 +33,17 @@ def summary(result: StudyResult) -> dict[str, Any]:
         "seed": result.work.seed,
         "scenario": json.loads(result.scenario.model_dump_json(exclude_none=True)),
         "runs": len(result.material.runs),
+        "runs_are_windows": result.material.runs.is_windowed,
         "held_out_runs_without_contradiction": result.material.n_held_out,
+        "windows_left_out": result.material.n_left_out,
+        "initial_state_noise": {
+            "of_recorded_states": result.material.runs.initial_state_noise.tolist(),
+            "of_plans": result.material.start_noise(result.scenario).tolist(),
+        },
         "assumptions": [
             [{"kernel": e.kernel.to_dict(), "norm_bound": vars(e.norm_bound)} for e in row] for row in envelopes
         ],
+        "norm_estimates_in_doubt": result.material.doubt,
         "verdict": None if result.worst_verdict is None else result.worst_verdict.name,
         "plans": [_plan_summary(plan) for plan in result.plans],
         "seconds": result.work.timings,

@@ -78,7 +78,7 @@ def sample_until_decided(scenario: Scenario, material: Material, work: Work) -> 
     if not material.limits.state_limits.contains(x0):
         raise InputError(f"sampling.initial_state {settings.initial_state} lies outside the limits")
     inputs = material.control.solve(x0).inputs
-    noise = by_name(scenario.initial_state_noise, names, "initial_state_noise")
+    noise = material.start_noise(scenario)
     first = certify(predictor, x0, inputs, **vars(material.limits), initial_state_noise=noise)
     rounds, ending = _loop(first, settings, material, scenario, work)
     counts = [len(each.experiments) for each in rounds[1:]]
@@ -138,7 +138,8 @@ def _after(
     states = material.plant.simulate(x0, inputs)
     noise = by_name(scenario.plant.noise, predictor.runs.state_names, "plant.noise")
     states[:, 1:] += work.rng.uniform(-1.0, 1.0, states[:, 1:].shape) * noise
-    runs = predictor.runs.joined(replace(predictor.runs, states=states, inputs=inputs))
+    more = replace(predictor.runs, states=states, inputs=inputs, origins=None)  # type: ignore[arg-type]
+    runs = predictor.runs.joined(more)
     return certificate.question.ask(predictor.with_runs(runs))
 
 

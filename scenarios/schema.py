@@ -105,22 +105,21 @@ class FileData(Section):
     inputs: list[str] = []
     horizon: Count | None = None
     """Long recordings are cut into windows of so many steps."""
+    stride: Count = 1
+    """A window begins every so many steps."""
     noise_bound: ByState | None = None
-    """For all states, or one a state; files other than CSV carry their own."""
+    """For all states, or one per state; files other than CSV carry their own."""
     initial_state_noise: ByState | None = None
-    """How far the recorded initial state of a run may be from the true one, zero by default; windows of longer
-    recordings start with a measured state, so with `horizon` it must be said."""
+    """How far the recorded initial states may be from the true ones: by default zero for whole runs; windows begin with
+    measured states, so for these it is the noise bound."""
     state_units: list[str] = []
     input_units: list[str] = []
     sampling_time: Positive | None = None
 
     @model_validator(mode="after")
-    def _windows_say_how_they_start(self) -> FileData:
-        if self.horizon is not None and self.initial_state_noise is None:
-            raise ValueError(
-                "windows of a recording start with a measured state: beside horizon, give initial_state_noise, the "
-                "noise bound of that state (0 if it is exact)"
-            )
+    def _stride_is_of_windows(self) -> FileData:
+        if self.horizon is None and self.stride != 1:
+            raise ValueError("stride is how far windows are apart, and needs horizon, which makes them")
         return self
 
 
@@ -251,8 +250,8 @@ class Scenario(Section):
     sampling: SamplingStudy | None = None
     plan: Path | None = None
     """A CSV file with plans to certify, relative to the scenario."""
-    initial_state_noise: ByState = 0.0
-    """How far the true initial state of a plan may be from the one in it."""
+    initial_state_noise: ByState | None = None
+    """How far the true initial state of a plan may be from the one in it; by default as far as recorded ones."""
 
     @model_validator(mode="after")
     def _complete(self) -> Scenario:

@@ -19,7 +19,7 @@ from .design import DesignResult, require_design, run_design
 from .material import OPTIMAL, Material, Source, Work, gather, plan_from
 from .region import Region, phase_pairs, region_pair, require_region
 from .sampling import SamplingResult, sample_until_decided
-from .schema import Scenario, by_name
+from .schema import Scenario
 
 _PLANS_AT_ONCE = 250
 _MARGINS_UP_TO = 40
@@ -90,7 +90,8 @@ class StudyResult:
         """Whether some truth is outside its box: then an assumption is wrong."""
         if self.check is not None and (self.check.n_inside < self.check.n_states or self.check.n_wrong):
             return True
-        if self.loops is not None and any(run.broken_promises for runs in self.loops.values() for run in runs):
+        loops = [] if self.loops is None else [run for runs in self.loops.values() for run in runs]
+        if any(run.broken_promises or run.is_refuted for run in loops):
             return True
         if self.sampling is not None and self.sampling.is_contradicted:
             return True
@@ -147,8 +148,8 @@ def plans_in(file: Path, source: Source) -> Plans:
     for name, inputs in zip(plans.names, plans.inputs, strict=True):
         if len(inputs) > source.horizon:
             raise InputError(
-                f"{file}: plan {name} has {len(inputs)} steps, but the recorded runs only {source.horizon}: shorten "
-                "the plan, or record longer runs"
+                f"{file}: plan {name} has {len(inputs)} steps, but the recorded {source.kind} only {source.horizon}: "
+                f"shorten the plan, or {'cut' if source.kind == 'windows' else 'record'} longer {source.kind}"
             )
     return plans
 
@@ -196,7 +197,7 @@ def _certify(
     work: Work,
 ) -> list[Certificate]:
     """Plans of one length at a time, some at once; certificates in the order of the plans."""
-    noise = by_name(scenario.initial_state_noise, predictor.runs.state_names, "initial_state_noise")
+    noise = material.start_noise(scenario)
     certificates: dict[int, Certificate] = {}
     with work.stage(stage) as progress:
         for length in sorted({len(u) for u in inputs}):

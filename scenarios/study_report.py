@@ -27,7 +27,7 @@ def study_report(result: StudyResult) -> Report:
         digest = sha256(material.data_file.read_bytes()).hexdigest()
         facts["recordings"] = f"{material.data_file.name}, SHA-256 {digest}"
     if material.n_held_out:
-        facts["held-out runs that do not contradict the assumptions"] = str(material.n_held_out)
+        facts[f"held-out {material.runs.kind} that do not contradict the assumptions"] = str(material.n_held_out)
     return Report(
         result.scenario.title,
         material.predictors[OPTIMAL],
@@ -44,6 +44,8 @@ def study_report(result: StudyResult) -> Report:
         facts,
         result.work.timings,
         material.n_held_out,
+        material.n_left_out,
+        material.doubt,
     )
 
 
@@ -125,7 +127,7 @@ def _loops_section(loops: dict[str, list[LoopRun]], result: StudyResult) -> Sect
     limits, runs = result.material.limits.state_limits, result.material.runs
     rows, pictures = [], []
     for name, mine in loops.items():
-        decisions = [decision.name for run in mine for decision in run.decisions]
+        decisions = [decision for run in mine for decision in run.decisions]
         outside = sum(int((~run.is_inside).sum()) for run in mine)
         rows.append(
             (
@@ -134,7 +136,7 @@ def _loops_section(loops: dict[str, list[LoopRun]], result: StudyResult) -> Sect
                 f"{outside:,}",
                 f"{sum(run.broken_promises for run in mine):,}" if decisions else "",
                 f"{np.mean([run.cost for run in mine]):.4g}",
-                f"{decisions.count('SAFE_INPUT') / len(decisions):.1%}" if decisions else "",
+                f"{sum(not decision.is_certified for decision in decisions) / len(decisions):.1%}" if decisions else "",
                 f"{1e3 * np.mean([run.seconds.mean() for run in mine]):.3g}",
             )
         )
@@ -144,6 +146,9 @@ def _loops_section(loops: dict[str, list[LoopRun]], result: StudyResult) -> Sect
         )
     header = ("controller", "steps", "outside limits", "though certified", "mean cost", "safe input", "ms a step")
     text = "Each controller on the simulated plant, from the same initial states."
+    refuted = sum(run.is_refuted for mine in loops.values() for run in mine)
+    if refuted:
+        text += f" Loops with a measurement outside its proved box, so that an assumption is wrong: {refuted:,}."
     return Section("Closed loops", [text, Table(header, rows), Gallery(pictures)])
 
 
@@ -182,7 +187,7 @@ def _design_sections(design: DesignResult, result: StudyResult) -> Iterator[Sect
     yield Section("Tightened limits", [text, Table(header, rows), Gallery(pictures)])
     if "design_effects" in drawn:
         text = "How much of the region can be certified when one thing changes."
-        picture = Picture(drawn["design_effects"], "Certified share by horizon, runs, noise bound and norm bound.")
+        picture = Picture(drawn["design_effects"], f"Certified share by horizon, {runs.kind}, noise and norm bound.")
         yield Section("What the region depends on", [text, Gallery([picture])])
     if design.sweep is not None:
         yield _limit_section(design, design.sweep)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_predictor import feedback_inputs, plant, predictor  # noqa: F401
+from test_predictor import feedback_inputs, plant, predictor, windows  # noqa: F401
 
 import rkhs_control as rc
 from rkhs_control.certifier import Verdict
@@ -48,7 +48,7 @@ def test_undecided_names_step_and_constraint(predictor, plan):  # noqa: F811
     assert (tube.upper[:, 1] > middle).all()
     certificate = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, middle], [np.inf, np.inf]))
     step, name = certificate.first_failure
-    assert name == f"c_B >= {middle:g}"
+    assert name == f"c_B >= {middle!r}"
     assert certificate.margins[step - 1].min() < 0
     assert f"at step {step} the box passes c_B >=" in certificate.explain()
 
@@ -73,14 +73,14 @@ def test_explanations_name_the_worst_step_where_that_is_not_the_first(predictor,
         (low2 - 0.001, (low2, low3), "REFUTED: at step {} the whole box breaks"),
     ):
         certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.0, 0.0], [9.0, limit]))
-        name, (first, worst) = f"c_B <= {limit:g}", (f"{end - limit:.4g}" for end in ends)
-        assert certificate.explain() == f"{how.format(2)} {name} by {first} (worst at step 3: {name} by {worst})"
+        name, (first, worst) = f"c_B <= {limit!r}", (f"{end - limit:.4g}" for end in ends)
+        assert certificate.finding() == f"{how.format(2)} {name} by {first} (worst at step 3: {name} by {worst})"
     for limit, end, how in (
         ((high2 + high3) / 2.0, high3, "UNDECIDED: at step {} the box passes"),
         ((low2 + low3) / 2.0, low3, "REFUTED: at step {} the whole box breaks"),
     ):
         certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.0, 0.0], [9.0, limit]))
-        assert certificate.explain() == f"{how.format(3)} c_B <= {limit:g} by {end - limit:.4g}"
+        assert certificate.finding() == f"{how.format(3)} c_B <= {limit!r} by {end - limit:.4g}"
 
 
 def test_verdicts_agree_with_the_truth_over_random_plans_and_limits(plant, predictor, rng):  # noqa: F811
@@ -166,6 +166,14 @@ def test_margins_are_zero_where_nothing_helps_and_infinite_without_limits(predic
     assert unlimited.norm_margin == unlimited.noise_margin == np.inf
 
 
+def test_without_limits_nothing_is_promised_and_no_certificate_written(predictor, plan, tmp_path):  # noqa: F811
+    unlimited = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, -np.inf], [np.inf, np.inf]))
+    assert "there is no limit of the states, so this promises nothing" in unlimited.explain()
+    with pytest.raises(rc.InputError, match="would promise nothing"):
+        unlimited.save(tmp_path / "plan.json")
+    assert not list(tmp_path.iterdir())
+
+
 def test_wrong_limits_are_refused_by_name(predictor, plan):  # noqa: F811
     with pytest.raises(rc.InputError, match="state_limits must have 2 dimensions; got 1"):
         rc.certify(predictor, *plan, state_limits=rc.Box([0.0], [1.0]))
@@ -185,3 +193,62 @@ def test_a_start_is_inside_only_where_all_that_it_may_be_is(predictor, plan):  #
     assert starts_inside(rc.Box([0.5, 0.2], [x0[0] + 0.021, 3.0]), 0.02)
     assert not starts_inside(rc.Box([0.5, 0.2], [x0[0] + 0.019, 3.0]), 0.02)
     assert not starts_inside(rc.Box([0.5, 0.2], [x0[0] + 0.03, 3.0]), [0.04, 0.0])
+
+
+def test_bounds_that_hold_with_a_probability_certify_and_refute_nothing(predictor, plan):  # noqa: F811
+    gaussian = predictor.with_method(rc.GaussianProcessEnvelope, confidence=0.01)
+    for limits in (rc.Box([-99.0, -99.0], [99.0, 99.0]), rc.Box([50.0, 50.0], [99.0, 99.0])):
+        certificate = rc.certify(gaussian, *plan, state_limits=limits)
+        assert certificate.verdict is Verdict.UNDECIDED
+        assert "GaussianProcessEnvelope hold with a probability only and certify nothing" in certificate.explain()
+        assert certificate.norm_margin == 0.0
+
+
+def test_explanations_say_that_norm_bounds_were_estimated_and_by_which_factor(predictor, plan):  # noqa: F811
+    bounds = [[rc.NormBound.of(e.norm_bound) for e in row] for row in predictor.envelopes]
+    given = [[rc.NormBound(bound.value) for bound in row] for row in bounds]
+    estimated = [[rc.NormBound(bound.value, "estimated", 3.0) for bound in row] for row in bounds]
+    mixed = [given[0], *estimated[1:]]
+    limits = rc.Box([-99.0, -99.0], [99.0, 99.0])
+    for norm_bounds, text in (
+        (given, ""),
+        (estimated, "; norm bounds were estimated from the data, times 3: "),
+        (mixed, "; 4 of 6 norm bounds were estimated from the data, times 3: "),
+    ):
+        certificate = rc.certify(
+            rc.MultiStepPredictor(predictor.runs, predictor.kernels, norm_bounds), *plan, state_limits=limits
+        )
+        assert certificate.explain().startswith(certificate.finding() + text)
+    twice = rc.MultiStepPredictor(predictor.runs, predictor.kernels, estimated).scaled(norm=2.0)
+    assert "times 6" in twice.assumption_text
+
+
+def test_a_certificate_always_says_how_uncertain_its_start_is(windows):  # noqa: F811
+    """Windows begin with measured states, and so does a plan, unless it is told otherwise."""
+    model = rc.MultiStepPredictor(windows[0], rc.SquaredExponential(2.0), 1e3)
+    x0, inputs, limits = np.array([0.1, 0.2]), np.zeros((2, 1)), rc.Box([-9.0, -9.0], [9.0, 9.0])
+    for given, wanted in ((None, [0.02, 0.02]), (0.0, [0.0, 0.0]), (0.5, [0.5, 0.5]), ([0.0, 0.1], [0.0, 0.1])):
+        question = rc.Question(x0, inputs, limits, initial_state_noise=given)
+        answers = [
+            question.ask(model),
+            rc.certify(model, x0, inputs, state_limits=limits, initial_state_noise=given),
+            *rc.certify_plans(model, x0[None], inputs[None], limits, initial_state_noise=given),
+        ]
+        for answer in answers:
+            assert answer.question.initial_state_noise.tolist() == wanted
+            tube = model.boxes(x0, inputs, initial_state_noise=wanted)
+            np.testing.assert_array_equal(answer.tube.upper, tube.upper)
+            again = answer.question.ask(model.with_runs(windows[1]))
+            assert again.question.initial_state_noise.tolist() == wanted
+    assert question.initial_state_noise == [0.0, 0.1]
+    exact = rc.certify(model, x0, inputs, state_limits=rc.Box(x0, [9.0, 9.0]), initial_state_noise=0.0)
+    assert exact.starts_inside
+    assert not rc.certify(model, x0, inputs, state_limits=rc.Box(x0, [9.0, 9.0])).starts_inside
+
+
+def test_certificates_say_how_uncertain_recorded_initial_states_are(windows):  # noqa: F811
+    model = rc.MultiStepPredictor(windows[0], rc.SquaredExponential(2.0), 1e3)
+    limits = rc.Box([-9.0, -9.0], [9.0, 9.0])
+    content = rc.certify(model, [0.1, 0.2], np.zeros((2, 1)), state_limits=limits).to_file()
+    assert content.data.initial_state_noise == [0.02, 0.02]
+    assert content.question.initial_state_noise == [0.02, 0.02]

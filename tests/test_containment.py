@@ -5,20 +5,30 @@ import json
 
 import numpy as np
 import pytest
+from flint import arb
 from problems import LONG, random_problem
 
 import rkhs_control as rc
+from rkhs_control.consistency import consistent_function
 
 checker = importlib.import_module("rkhs_control.verify")
 
 PROBLEMS_A_CHUNK = 200
 DERIVATIVE_PROBLEMS_A_CHUNK = 20
+CONSISTENCY_PROBLEMS_A_CHUNK = 30
 
 
 def envelope_of(problem, rng, family=rc.OptimalEnvelope, **options):
     """With the norm bound tight for some, loose for others."""
     factor = 1.0 if rng.random() < 0.4 else np.exp(rng.uniform(0, 2))
     return family(problem.data, problem.kernel, problem.norm * factor, **options)
+
+
+def passes_through(function, envelope):
+    """Whether a function passes through all intervals by more than rounding."""
+    values = envelope.gram.combine(function.indices, function.weights)
+    room = np.minimum(values - envelope.data.lower, envelope.data.upper - values).min()
+    return room > 1e-13 * envelope.kernel.variance * np.abs(function.weights).sum()
 
 
 def assert_contains(band, truth):
@@ -34,6 +44,15 @@ def test_optimal_band_contains_every_ground_truth(chunk):
         problem = random_problem(rng)
         band = envelope_of(problem, rng).bounds(problem.queries)
         assert_contains(band, problem.truth(problem.queries))
+
+
+def component_of(envelope, **parts):
+    """What a certificate would say of one state after one step."""
+    return {
+        "kernel": json.loads(json.dumps(envelope.kernel.to_dict())),
+        "norm_bound": {"value": envelope.radius},
+        **parts,
+    }
 
 
 def test_bounds_are_proved_by_the_checker(chunk):
@@ -55,14 +74,28 @@ def test_bounds_are_proved_by_the_checker(chunk):
                 "intervals": intervals,
                 "weights": witness.weights.tolist(),
             }
-        component = {
-            "kernel": json.loads(json.dumps(envelope.kernel.to_dict())),
-            "norm_bound": {"value": envelope.radius},
-            "noise_bound": {"value": 0.0},
-            **proofs,
-        }
         question = {"x0": x.tolist(), "inputs": [[]], "initial_state_noise": [], "state_names": ["f"]}
-        checker.check_bounds({"question": question, "steps": [[component]]}, [])
+        content = {"question": question, "steps": [[component_of(envelope, **proofs)]]}
+        checker.check_bounds(content, [], checker.Work(10**9))
+
+
+def test_assumptions_that_hold_are_proved_to_be_consistent_by_the_checker(chunk):
+    """But where inputs nearly coincide: truths on the ends of intervals there leave less room than rounding needs."""
+    n_refused = 0
+    for number in range(CONSISTENCY_PROBLEMS_A_CHUNK):
+        rng = np.random.default_rng([7, chunk, number])
+        envelope = envelope_of(random_problem(rng), rng)
+        data, function = envelope.data, consistent_function(envelope.data, envelope.kernel, envelope.radius)
+        parts = {"inputs": data.X[function.indices].tolist(), "weights": function.weights.tolist()}
+        intervals = zip(map(tuple, data.X.tolist()), data.lower.tolist(), data.upper.tolist(), strict=True)
+        samples = [checker.Sample(*interval) for interval in intervals]
+        component = component_of(envelope, consistency=parts)
+        try:
+            checker.check_consistency(component, samples, lambda: arb(0), f"problem {number}", checker.Work(10**9))
+        except checker.RejectedError:
+            n_refused += 1
+            assert not passes_through(function, envelope)
+    assert n_refused < 0.4 * CONSISTENCY_PROBLEMS_A_CHUNK
 
 
 @pytest.mark.skipif(np.finfo(LONG).eps > 1e-18, reason="needs extended precision for the ground truth")

@@ -134,10 +134,26 @@ def test_falls_in_double_double_survive_far_and_near_inputs(family):
         assert (np.abs(fall.low) <= 2.0**-53 * fall.high).all()
 
 
-def test_kernels_beyond_the_range_of_double_double_claim_no_accuracy():
-    X, kernel = np.array([[0.0], [1.0]]), rc.SquaredExponential(1.0)
-    assert (1e-70 * kernel).precise_fall(X).error == math.inf
-    assert (kernel + 1e40 * kernel * (1e40 * kernel)).precise_fall(X).error == math.inf
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: str(family(1.0)))
+def test_falls_in_double_double_are_as_accurate_as_they_say_however_far(family, rng):
+    """Up to 1e100 lengthscales, where squares are 1e200 and exponentials left their tables long ago."""
+    ctx.prec = 700
+    for exponent in [*rng.uniform(2, 100, 60), 96.5, 98.0, 100.0]:
+        kernel, points = family(1e-50), np.array([[0.0], [10.0 ** (exponent - 50.0)]])
+        fall = kernel.precise_fall(points)
+        true = ball_kernel(kernel, points[0], points[0]) - ball_kernel(kernel, *points)
+        assert abs(as_ball(fall.high[0], fall.low[0]) - true) <= arb(fall.error) * true
+
+
+@pytest.mark.parametrize("factor", [1e-50, 1e50])
+def test_falls_in_double_double_keep_their_digits_at_the_ends_of_the_range_of_variances(factor, rng):
+    ctx.prec = 700
+    for _ in range(100):
+        kernel = factor * rc.Matern32(1.0)
+        points = np.array([[0.0], [10.0 ** rng.uniform(-60, 3)]])
+        fall = kernel.precise_fall(points)
+        true = ball_kernel(kernel, points[0], points[0]) - ball_kernel(kernel, *points)
+        assert abs(as_ball(fall.high[0], fall.low[0]) - true) <= arb(fall.error) * true
 
 
 def test_kernel_without_double_double_makes_its_combinations_do_without(rng):

@@ -44,7 +44,7 @@ def after(certificate, plant, x0, inputs, noise):  # noqa: F811
     runs = certificate.predictor.runs
     states = plant.simulate(x0, inputs)
     states[:, 1:] += noise
-    joined = runs.joined(replace(runs, states=states, inputs=inputs))
+    joined = runs.joined(replace(runs, states=states, inputs=inputs, origins=None))
     return certificate.question.ask(replace(certificate.predictor, runs=joined))
 
 

@@ -10,6 +10,7 @@ from flint import arb, ctx
 from problems import ball_kernel, long_kernel, random_kernel, random_radial
 
 import rkhs_control as rc
+from rkhs_control.functionals import Points
 
 KERNELS = [
     rc.SquaredExponential(0.7),
@@ -106,6 +107,7 @@ def test_kernels_are_values():
         (lambda: rc.SquaredExponential([1.0, -1.0]), r"lengthscale\[1\] must be a number above zero"),
         (lambda: rc.SquaredExponential("wide"), "lengthscale must be"),
         (lambda: rc.SquaredExponential(1e-60), "lengthscale must be at least"),
+        (lambda: rc.SquaredExponential([1.0, 1e-60]), r"lengthscale\[1\] must be at least 1e-50"),
         (lambda: rc.RationalQuadratic(1.0, alpha=0), "alpha must be a number above zero"),
         (lambda: rc.Matern(1.0, nu=2), "nu must be 0.5, 1.5 or 2.5"),
         (lambda: -1.0 * rc.Matern(1.0), "factor must be a number above zero"),
@@ -116,6 +118,47 @@ def test_kernels_are_values():
 def test_wrong_parameters_are_refused_by_name(make, message):
     with pytest.raises(rc.InputError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda k: 1e-310 * k, "factor must be at least 1e-50; got 1e-310"),
+        (lambda k: 1e51 * k, "factor must be a number above zero, at most 1e"),
+        (lambda k: 1e-30 * (1e-30 * k), "variance .* of a Scale must lie between 1e-50 and 1e.50; got 1e-60"),
+        (lambda k: (1e30 * k) * (1e30 * k), "variance .* of a Product must lie between 1e-50 and 1e.50; got 1e.60"),
+        (lambda k: 1e50 * k + 1e50 * k, "variance .* of a Sum must lie between 1e-50 and 1e.50; got 2e.50"),
+        (
+            lambda k: rc.kernel_from_dict({"kind": "Sum", "a": 1.0, "b": k.to_dict()}),
+            "a Sum is made of kernels; got 1.0",
+        ),
+        (lambda k: Points(np.zeros((2, 1)), [0.0, 1e-60]), "coefficients must be zero or at least 1e-50 in magnitude"),
+        (lambda k: rc.NormBound(1e-101), "norm_bound must be at least 1e-100; got 1e-101"),
+    ],
+)
+def test_numbers_whose_products_could_underflow_or_overflow_are_refused(make, message):
+    with pytest.raises(rc.InputError, match=message):
+        make(rc.SquaredExponential(1.0))
+
+
+def test_numbers_at_the_ends_of_the_ranges_are_accepted():
+    kernel = rc.SquaredExponential([1e-50, 1e50])
+    assert (1e-50 * kernel).variance == 1e-50
+    assert (1e50 * kernel).variance == 1e50
+    Points(np.zeros((3, 1)), [0.0, -1e-50, 1e50])
+    rc.NormBound(1e-100)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_fall_is_as_accurate_as_it_says_however_far_or_near(kernel, rng):
+    """Up to 1e100 lengthscales, and down to where squares underflow."""
+    ctx.prec = 700
+    for _ in range(200):
+        y = np.array([rng.choice([-1.0, 1.0]), rng.normal()]) * 10.0 ** rng.uniform(-300, 50)
+        exact = ball_kernel(kernel, np.zeros(2), np.zeros(2)) - ball_kernel(kernel, np.zeros(2), y)
+        computed = kernel.fall(np.zeros((1, 2)), y[None])[0, 0]
+        allowed = arb(kernel.rounding(2)) * exact + arb(1e-150) * arb(kernel.variance)
+        assert abs(arb(float(computed)) - exact) <= allowed
 
 
 def test_random_radial_kernels_survive_far_and_near_inputs(rng):

@@ -1,11 +1,14 @@
 """Norm bounds: estimates, the consistency frontier, provenance."""
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import cvxpy
 import numpy as np
 import pytest
-from problems import random_problem
+from flint import arb, ctx
+from problems import ball_kernel, random_design, random_kernel, random_problem, round_up
 
 import rkhs_control as rc
 
@@ -78,6 +81,45 @@ def test_frontier_refutes_what_lies_below_it(data):
     assert not further.refutes(0.05, 1.01 * narrower)
 
 
+def data_of_known_least_norm(rng):
+    """A function on the ends of its intervals, lower where its weights are positive: no other has so small a norm."""
+    n_dims = int(rng.integers(1, 4))
+    kernel, X = random_kernel(rng, n_dims), np.unique(random_design(rng, int(rng.integers(2, 15)), n_dims), axis=0)
+    weights = rng.normal(size=len(X))
+    balls = [arb(float(w)) for w in weights]
+    values = [sum((w * ball_kernel(kernel, x, p) for w, p in zip(balls, X, strict=True)), arb(0)) for x in X]
+    norm = sum((w * value for w, value in zip(balls, values, strict=True)), arb(0)).sqrt()
+    centre = np.array([float(value) for value in values])
+    y = centre + np.sign(weights) * np.abs(centre).max() * 10.0 ** rng.uniform(-6, 0)
+    errors = [abs(arb(float(output)) - value) for output, value in zip(y, values, strict=True)]
+    return rc.Observations(X, y, max(round_up(float(error.upper())) for error in errors)), kernel, norm
+
+
+def test_the_frontier_never_says_more_than_the_norm_of_a_function_that_fits():
+    """Not even by a hair, as what is read off the path does in one case out of seven."""
+    ctx.prec = 300
+    off = 0
+    for number in range(100):
+        data, kernel, norm = data_of_known_least_norm(np.random.default_rng([9, number]))
+        frontier = rc.consistency_frontier(data, kernel)
+        assert arb(frontier.least_norm_at(data.noise_bound)) <= norm
+        wider = data.noise_bound * np.geomspace(1.0, 2.0, 5)
+        assert all(arb(float(least)) <= norm for least in frontier.least_norms_at(wider))
+        off += frontier.least_norm_at(data.noise_bound) < 0.999 * float(norm)
+    assert off <= 5  # where inputs are so close together that rounding hides the norm
+
+
+def test_the_frontier_of_many_noise_bounds_is_proved_and_touches_that_of_one(data):
+    frontier = rc.consistency_frontier(data, KERNEL, down_to=0.08)
+    wanted = np.geomspace(0.08, 3.0, 40)
+    drawn, proved = frontier.least_norms_at(wanted), np.array([frontier.least_norm_at(d) for d in wanted])
+    assert (drawn <= proved * (1 + 1e-9)).all()
+    assert (drawn >= 0.98 * proved).all()
+    assert (np.diff(drawn) <= 0).all()
+    with pytest.raises(rc.InputError, match=r"followed down to the noise bound 0\.08"):
+        frontier.least_norms_at([0.1, 0.01])
+
+
 def test_frontier_never_refutes_what_the_data_just_allow(rng):
     """Two outputs at one input, and the least noise bound under which they agree, however it is rounded."""
     for _ in range(300):
@@ -108,6 +150,27 @@ def test_noise_free_estimate_stays_below_the_true_norm_where_samples_nearly_depe
         rng = np.random.default_rng([6, number])
         truth = rc.KernelModel(rng.uniform(-1, 1, (5, 1)), rc.SquaredExponential(0.4), rng.normal(size=5))
         assert rc.norm_growth(even, truth(even), truth.kernel).norms[-1] <= truth.norm * (1 + 1e-6)
+
+
+@dataclass(frozen=True)
+class Coarse(rc.SquaredExponential):
+    """As inaccurate as it says it may be, always in the same direction."""
+
+    ulps: ClassVar[int] = 1000
+
+    def fall_profile(self, s):
+        return super().fall_profile(s) * (1.0 + 1500 * 2.0**-53)
+
+    precise_fall_profile = rc.Radial.precise_fall_profile
+
+
+def test_noise_free_estimate_allows_for_errors_of_kernel_values_as_large_as_the_variance():
+    """Samples so far apart that kernel values are next to nothing: their errors are not."""
+    X = 20.0 * np.arange(400.0)[:, None]
+    norms = rc.norm_growth(X, np.ones(400), Coarse(1.0)).norms
+    exact = np.sqrt(np.arange(1, 401))  # but for exp(-200)
+    assert (norms <= exact).all()
+    assert (norms >= exact * (1 - 1e-9)).all()
 
 
 def test_frontier_never_refutes_the_truth():

@@ -28,8 +28,10 @@ ORDER = [
     "path",
     "gram",
     "witness",
+    "precise_least_norm",
     "least_norm",
     "norms",
+    "consistency",
     "regression",
     "envelope",
     "selection",
@@ -46,6 +48,7 @@ ORDER = [
     "scenarios",
     "bench",
     "leaderboard",
+    "soundness",
     "console",
     "cli",
 ]

@@ -7,6 +7,7 @@ import pytest
 
 import rkhs_control as rc
 from rkhs_control.models.cstr import CSTR
+from rkhs_control.models.plant import Plant
 from rkhs_control.models.quadruple_tank import QuadrupleTank
 
 LENGTHSCALES = [(3.0, 3.0, 30.0, 30.0, 30.0), (6.0, 6.0, 60.0, 60.0, 60.0)]
@@ -95,6 +96,109 @@ def test_noise_of_recorded_initial_states_widens_every_interval(plant, predictor
     assert np.isnan(closed.initial_state_cost).all()  # it has no witness to tell
 
 
+class Pendulum(Plant):
+    """A damped pendulum under a torque."""
+
+    state_names, input_names = ("angle", "rate"), ("torque",)
+    sampling_time = 0.1
+    state_limits = rc.Box([-2.0, -5.0], [2.0, 5.0])
+    input_limits = rc.Box([-1.0], [1.0])
+
+    def right_hand_side(self, x, u, xp):
+        return [x[1], -9.81 * xp.sin(x[0]) - 0.2 * x[1] + 3.0 * u[0]]
+
+
+def swings(rng, n_steps, noise):
+    """One long run of a pendulum: the true states, the measured ones, the torques."""
+    torques = np.repeat(rng.uniform(-1.0, 1.0, (n_steps // 3 + 1, 1)), 3, axis=0)[:n_steps]
+    states = Pendulum().simulate(rng.uniform(-0.3, 0.3, 2), torques)
+    return states, states + rng.uniform(-noise, noise, states.shape), torques
+
+
+@pytest.fixture(scope="module")
+def windows():
+    """Of one long recording, every state of which was measured; and another one, with the truth, to test them with."""
+    rng, noise = np.random.default_rng(5), 0.02
+    (_, recorded_states, torques), (truth, measured, others) = (swings(rng, n_steps, noise) for n_steps in (100, 150))
+    cut, test = (
+        rc.Trajectories.from_recordings([recording], 2, noise_bound=noise)
+        for recording in ((recorded_states, torques), (measured, others))
+    )
+    return cut, test, np.array([truth[first + 1 : first + 3] for _, first in test.origins])
+
+
+def test_boxes_from_measured_states_hold_the_truth_and_those_of_exact_ones_do_not(windows):
+    cut, test, truth = windows
+    careful = rc.MultiStepPredictor.select(cut, [1.0, 2.0])
+    assert careful.boxes(test.states[:, 0], test.inputs).contains(truth).all()
+    assert not careful.contradictions(test).any()
+    trusting = rc.MultiStepPredictor.select(cut, [1.0, 2.0], initial_state_noise=0.0)
+    assert not trusting.boxes(test.states[:, 0], test.inputs).contains(truth).all()
+
+
+def test_how_uncertain_initial_states_are_belongs_to_the_runs(windows):
+    cut, test, _ = windows
+    kernel = rc.SquaredExponential(2.0)
+    by_runs, told = (rc.MultiStepPredictor(cut, kernel, 1e6, initial_state_noise=noise) for noise in (None, 0.1))
+    assert by_runs.initial_state_noise.tolist() == [0.02, 0.02]
+    assert told.initial_state_noise.tolist() == told.runs.initial_state_noise.tolist() == [0.1, 0.1]
+    assert cut.initial_state_noise.tolist() == [0.02, 0.02]
+    whole = replace(test.subset([0, 5]), initial_state_noise=0.0)
+    assert told.with_runs(whole).initial_state_noise.tolist() == [0.0, 0.0]
+    assert told.with_method(rc.ClosedFormEnvelope).initial_state_noise.tolist() == [0.1, 0.1]
+    assert told.scaled(noise=2.0).runs.initial_state_noise.tolist() == [0.2, 0.2]
+    chosen = rc.MultiStepPredictor.select(cut, [2.0], initial_state_noise=[0.03, 0.04])
+    assert chosen.runs.initial_state_noise.tolist() == [0.03, 0.04]
+
+
+def test_plans_start_as_uncertain_as_recorded_initial_states(windows):
+    cut, test, _ = windows
+    predictor = rc.MultiStepPredictor(cut, rc.SquaredExponential(2.0), 1e3)
+    x0, inputs = test.states[:5, 0], test.inputs[:5]
+    default, same, exact = (
+        predictor.boxes(x0, inputs, initial_state_noise=noise) for noise in (None, [0.02, 0.02], 0.0)
+    )
+    np.testing.assert_array_equal(default.upper, same.upper)
+    assert (default.upper > exact.upper).all()
+    assert (default.lower < exact.lower).all()
+
+
+def test_held_out_windows_do_not_contradict_boxes_that_are_right(windows, rng):
+    """Their initial states are only measured, whatever is known of those of the runs that made the boxes."""
+    x0, inputs = rng.uniform([-0.6, -1.5], [0.6, 1.5], (80, 2)), rng.uniform(-1.0, 1.0, (80, 2, 1))
+    runs = rc.Trajectories(Pendulum().simulate(x0, inputs), inputs, 0.002)
+    predictor = rc.MultiStepPredictor.select(runs, [1.0, 2.0])
+    _, test, _ = windows
+    assert not predictor.contradictions(test).any()
+    assert predictor.contradictions(replace(test, initial_state_noise=0.0)).any()
+
+
+def test_refuted_assumptions_name_windows_that_are_taken_as_exact(windows):
+    cut, _, _ = windows
+    kernel, hint = rc.SquaredExponential(2.0), "the runs are windows that begin with measured states"
+    with pytest.raises(rc.FalsifiedNormBoundError, match=f"{hint}: initial_state_noise says .* and it is 0"):
+        rc.MultiStepPredictor(cut, kernel, 0.1, initial_state_noise=0.0)
+    twice = replace(cut, states=np.round(cut.states), inputs=np.round(cut.inputs), noise_bound=0.1)
+    with pytest.raises(rc.ContradictoryDataError, match=hint):
+        rc.MultiStepPredictor(twice, kernel, 1e9, initial_state_noise=0.0)
+    for runs in (cut, replace(cut, origins=None, initial_state_noise=0.0)):
+        with pytest.raises(rc.FalsifiedNormBoundError) as refusal:
+            rc.MultiStepPredictor(runs, kernel, 0.01)
+        assert "windows" not in str(refusal.value)
+
+
+def test_saved_predictors_know_that_their_runs_are_windows(windows, tmp_path):
+    predictor = rc.MultiStepPredictor(windows[0], rc.SquaredExponential(2.0), 1e6)
+    rc.save_predictor(predictor, tmp_path / "predictor.npz")
+    after = rc.load_predictor(tmp_path / "predictor.npz")
+    assert after.initial_state_noise.tolist() == [0.02, 0.02]
+    assert after.runs.origins.tolist() == windows[0].origins.tolist()
+    with np.load(tmp_path / "predictor.npz") as arrays:
+        before = {name: value for name, value in arrays.items() if name != "origins"}
+    np.savez(tmp_path / "before.npz", **before)  # as files were before there were origins
+    assert rc.load_predictor(tmp_path / "before.npz").initial_state_noise.tolist() == [0.02, 0.02]
+
+
 def test_another_plant_with_more_states_and_inputs(rng):
     plant = QuadrupleTank()
     x0 = rng.uniform([11, 11, 1.2, 1.0], [14, 14, 2.2, 2.0], (80, 4))
@@ -117,14 +221,16 @@ def test_scaled_assumptions_equal_a_predictor_built_with_them(plant, predictor, 
     bounds = [[envelope.radius for envelope in row] for row in predictor.envelopes]
     scaled_bounds = [[factors.get("norm", 1.0) * bound for bound in row] for row in bounds]
     runs = predictor.runs
-    scaled_runs = replace(runs, noise_bound=runs.noise_bound * factors.get("noise", 1.0))
+    noise = factors.get("noise", 1.0)
+    scaled_runs = replace(runs, noise_bound=runs.noise_bound * noise)
     settings = {"method": method, "initial_state_noise": initial_noise}
+    scaled_settings = {"method": method, "initial_state_noise": noise * initial_noise}
     x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (3, 2))
     inputs = feedback_inputs(plant, x0, 3)
     before = rc.MultiStepPredictor(runs, predictor.kernels, bounds, **settings)
     before.boxes(x0, inputs)  # whatever it keeps must not leak into the other
     scaled = before.scaled(**factors).boxes(x0, inputs)
-    built = rc.MultiStepPredictor(scaled_runs, predictor.kernels, scaled_bounds, **settings).boxes(x0, inputs)
+    built = rc.MultiStepPredictor(scaled_runs, predictor.kernels, scaled_bounds, **scaled_settings).boxes(x0, inputs)
     np.testing.assert_allclose(scaled.upper, built.upper, rtol=1e-9)
     np.testing.assert_allclose(scaled.lower, built.lower, rtol=1e-9)
 

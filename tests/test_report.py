@@ -14,14 +14,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from test_certifier import plan  # noqa: F401
-from test_predictor import plant, predictor  # noqa: F401
+from test_predictor import plant, predictor, windows  # noqa: F401
 
 import rkhs_control as rc
 from rkhs_control import figures
 from rkhs_control.experiments import Experiment
 from rkhs_control.norms import least_norm_estimate
 from rkhs_control.report import Cell, Commands, Gallery, Picture, Section, Table
-from rkhs_control.report.assumptions import frontier_curve
 from rkhs_control.report.numbers import rounded_down
 from rkhs_control.scenarios.design import TIGHTENED, DesignResult
 from rkhs_control.scenarios.example import write_example
@@ -126,7 +125,9 @@ def test_what_would_change_the_verdict_is_said_in_words(certificates, texts):
     assert "It stays certified with all noise bounds" in kept
     assert f"up to {rounded_down(certificates['kept'].noise_margin)} times as large" in kept
     amount = -float(rounded_down(certificates["open"].margin))
-    assert f"UNDECIDED: at step 3 the box passes c_B <= 1.03022 by {amount:#.3g}." in undecided
+    limit = certificates["open"].first_failure[1]
+    assert re.fullmatch(r"c_B <= 1\.0302\d+", limit)
+    assert f"UNDECIDED: at step 3 the box passes {limit} by {amount:#.3g}." in undecided
     hope = certificates["open"].hopes.min()
     assert f"keeps every limit by at least {rounded_down(hope, 4)}" in undecided
     assert "never certified: change the plan or the limits" in broken
@@ -233,6 +234,36 @@ def test_sampling_times_are_said_where_somebody_gave_them(predictor):  # noqa: F
         assert section_of(page, "Data, versions, timings").blocks[0].rows[0] == ("recorded runs", text)
 
 
+def test_windows_are_called_windows_and_their_starts_are_spoken_of(windows):  # noqa: F811
+    cut = windows[0]
+    for noise, text in (
+        (
+            None,
+            "The windows begin with measured states, which may be off by the noise bound: x_0 by 0.02, x_1 by 0.02.",
+        ),
+        ([0.0, 0.01], "The windows begin with measured states, which may be off: x_0 by 0, x_1 by 0.01."),
+        (0.0, "The windows begin with measured states, which are taken as exact."),
+    ):
+        model = rc.MultiStepPredictor(cut, rc.SquaredExponential(1.0), 1e7, initial_state_noise=noise)
+        report = rc.Report("A report", model, n_held_out=9, n_left_out=1)
+        page = report.page()
+        assert page.headline.numbers[0] == ("99", "recorded windows make the boxes, 9 held out test them")
+        assert text in section_of(page, "Assumptions").blocks
+        (name, value), *_ = section_of(page, "Data, versions, timings").blocks[0].rows
+        assert name == "recorded windows"
+        assert value == "99 of 2 steps; 9 more were held out, and 1 that share samples with these were left out"
+
+
+def test_runs_with_known_initial_states_need_no_word_about_them(certificates, predictor, plan):  # noqa: F811
+    text = " ".join(
+        block for block in section_of(page_of(**certificates), "Assumptions").blocks if isinstance(block, str)
+    )
+    assert "initial states" not in text
+    measured = rc.certify(predictor, *plan, state_limits=WIDE, initial_state_noise=[0.01, 0.0])
+    blocks = section_of(page_of(plan=measured), "Assumptions").blocks
+    assert "The true initial state of a plan may differ from the one in it: c_A by 0.01, c_B by 0." in blocks
+
+
 def test_without_plans_what_was_found_comes_before_what_it_rests_on(predictor):  # noqa: F811
     page = rc.Report("A report", predictor, sections=[Section("What was found", ["Much."])], findings="Much.").page()
     assert [section.title for section in page.sections[:2]] == ["What was found", "Assumptions"]
@@ -248,16 +279,18 @@ def test_the_frontier_is_drawn_from_below_and_meets_its_breakpoints(rng):
     X = rng.uniform(-3, 3, (40, 1))
     y = np.sin(2 * X[:, 0]) + rng.uniform(-0.1, 0.1, 40)
     kernel = rc.SquaredExponential(0.8)
-    frontier = rc.consistency_frontier(rc.Observations(X, y, 0.15), kernel, 0.05)
+    frontier = rc.consistency_frontier(rc.Observations(X, y, 0.15), kernel, 0.065)
+    assert len(frontier.noise_bounds) <= 100  # of more, not each is proved
     middles = np.sqrt(frontier.noise_bounds[1:] * frontier.noise_bounds[:-1])
     exact = np.array([least_norm_estimate(rc.Observations(X, y, d), kernel).value for d in middles])
     middles, exact = middles[exact < 1e3], exact[exact < 1e3]  # beyond, doubles do not tell
-    drawn = frontier_curve(frontier, middles)
+    drawn = frontier.least_norms_at(middles)
     assert len(middles) > 40
     assert (drawn <= exact * (1 + 1e-6) + 1e-9).all()
     assert np.median(drawn / exact) > 0.99
-    at = frontier_curve(frontier, frontier.noise_bounds)
-    np.testing.assert_allclose(at, frontier.least_norms, rtol=1e-9, atol=1e-9)
+    told = frontier.least_norms < 1e3
+    at = frontier.least_norms_at(frontier.noise_bounds[told])
+    np.testing.assert_allclose(at, frontier.least_norms[told], rtol=1e-6, atol=1e-9)
 
 
 def test_assumptions_say_where_they_are_from_and_what_the_data_refute(certificates, texts):

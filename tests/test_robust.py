@@ -124,6 +124,14 @@ def test_uncertain_initial_states_cost_more(predictor, nominal):
     assert blurred.cost > exact.cost
 
 
+def test_plans_start_as_uncertain_as_recorded_initial_states_unless_told(predictor, nominal):
+    measured = predictor.with_runs(replace(predictor.runs, initial_state_noise=0.001))
+    limits = raised(predictor, nominal, -1.0)
+    for given, wanted in ((None, [0.001, 0.001]), (0.0, [0.0, 0.0])):
+        found = rc.RobustOCP(measured, nominal, limits, initial_state_noise=given).solve(START)
+        assert found.certificate.question.initial_state_noise.tolist() == wanted
+
+
 def test_where_nothing_can_be_certified_the_answer_says_so(predictor, nominal):
     found = rc.RobustOCP(predictor, nominal, rc.Box([1.0, 1.5], [3.0, 2.0])).solve(START)
     assert not found.success

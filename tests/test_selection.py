@@ -1,5 +1,8 @@
 """What is chosen from runs: sensible, reproducible, with its provenance."""
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_predictor import plant, recorded  # noqa: F401
@@ -66,11 +69,38 @@ def test_progress_counts_every_step_and_state(runs):
 
 
 def test_runs_that_had_no_part_refute_a_noise_bound_that_is_too_small(plant, runs):  # noqa: F811
+    """By a norm bound that they refute, or, far below the noise, by norms that nobody can compute."""
     more = recorded(plant, np.random.default_rng(5), n_runs=200, n_steps=2)
-    small = {"noise_bound": 0.01}
-    few, many = (rc.Trajectories(r.states, r.inputs, **small) for r in (runs, more))
-    with pytest.raises(rc.FalsifiedNormBoundError, match="raise noise_bound if that is too small"):
-        rc.MultiStepPredictor.select(many, [20.0, 40.0], selection=few)
+    for noise_bound, error in ((0.045, rc.FalsifiedNormBoundError), (0.01, rc.SolverError)):
+        few, many = (rc.Trajectories(r.states, r.inputs, noise_bound) for r in (runs, more))
+        with pytest.raises(error, match=r"step 1, state x_0: .* raise noise_bound if that is too small"):
+            rc.MultiStepPredictor.select(many, [20.0, 40.0], selection=few)
+
+
+def saturating(n_runs, is_smooth):
+    rng = np.random.default_rng(8)
+    states, inputs = rng.uniform(-1.5, 1.5, (n_runs, 3, 1)), rng.uniform(-2.0, 2.0, (n_runs, 2, 1))
+    for n in range(2):
+        u = inputs[:, n] if is_smooth else np.clip(inputs[:, n], -1.0, 1.0)
+        states[:, n + 1] = 0.8 * states[:, n] + 0.5 * u
+    states[:, 1:] += rng.uniform(-0.02, 0.02, states[:, 1:].shape)
+    return rc.Trajectories(states, inputs, 0.024)
+
+
+def test_norm_estimates_that_have_not_settled_are_named_with_a_cure():
+    """A saturating input fits no smooth kernel: the second half of the data still raises the estimate."""
+    with pytest.warns(rc.UnsettledNormWarning, match=r"x_0 at step 1 \(times .*\).*rougher kernel") as caught:
+        selection = rc.select_assumptions(saturating(100, is_smooth=False))
+    assert str(caught[0].message) == selection.doubt
+    assert selection.growth[0][0][-1] > 1.5 * selection.growth[0][0][-2]
+
+
+def test_norm_estimates_of_a_smooth_plant_settle():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selection = rc.select_assumptions(saturating(100, is_smooth=True))
+    assert selection.doubt == ""
+    assert all((np.diff(norms) >= 0.0).all() for row in selection.growth for norms in row)
 
 
 def test_wrong_settings_are_refused_by_name(runs):
@@ -97,6 +127,15 @@ def test_uncertain_initial_states_do_not_blow_up_the_norm(plant):  # noqa: F811
     x0 = np.random.default_rng(7).uniform([1.3, 0.7], [2.7, 1.7], (50, 2))
     inputs = np.full((50, 1, 1), 14.0)
     assert predictor.boxes(x0, inputs).contains(plant.simulate(x0, inputs)[:, 1:]).all()
+
+
+def test_runs_say_how_uncertain_their_initial_states_are(plant):  # noqa: F811
+    noisy = recorded(plant, np.random.default_rng(6), n_runs=60, n_steps=1, noise=0.005, initial_noise=0.02)
+    known = replace(noisy, initial_state_noise=0.02)
+    by_runs, told = rc.select_assumptions(known, [20.0]), rc.select_assumptions(noisy, [20.0], initial_state_noise=0.02)
+    assert by_runs.norm_bounds == told.norm_bounds
+    exact = rc.select_assumptions(known, [20.0], initial_state_noise=0.0)
+    assert exact.norm_bounds == rc.select_assumptions(noisy, [20.0]).norm_bounds != told.norm_bounds
 
 
 def test_default_choice_holds_for_a_pendulum():
@@ -126,3 +165,16 @@ def pendulum(x0, inputs, dt=0.01):
             x = x + dt / 6 * (a + 2 * b + 2 * c + slope(x + dt * c))
         states.append(x.T)
     return np.stack(states, axis=1)
+
+
+def test_windows_with_equal_measured_starts_and_different_ends_contradict_nothing(rng):
+    """Coarsely quantised recordings: equal arguments are not equal states."""
+    x, inputs = [0.3], rng.choice([-1.0, 0.0, 1.0], 60)
+    for u in inputs:
+        x.append(2.0 * np.sin(1.7 * x[-1]) + 0.3 * u)
+    recorded_x = np.round(np.array(x) / 0.25) * 0.25
+    runs = rc.Trajectories.from_recordings([(recorded_x[:, None], inputs[:, None])], horizon=2, noise_bound=0.125)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rc.UnsettledNormWarning)
+        predictor = rc.MultiStepPredictor.select(runs)
+    assert predictor.initial_state_noise.tolist() == [0.125]

@@ -30,6 +30,7 @@ def test_ends_belong_to_a_box():
         (lambda: rc.Box([np.nan], [1.0]), "lower must not exceed upper"),
         (lambda: rc.Polytope([[np.inf, 0.0]], [1.0]), "normals must be a finite array"),
         (lambda: rc.Polytope([[1.0, 0.0]], [1.0, 2.0]), r"offsets must have shape \(1,\)"),
+        (lambda: rc.Polytope([[1.0, 0.0], [-0.0, 0.0]], [1.0, 2.0]), "normals must not be zero; row 1 is"),
     ],
 )
 def test_wrong_sets_are_refused_by_name(make, message):

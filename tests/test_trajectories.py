@@ -1,5 +1,8 @@
 """Trajectories: shapes, windows, splits, and files that come back bit by bit or are refused by row and column."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -27,7 +30,7 @@ def runs(rng):
 
 
 def assert_same(a, b):
-    for name in ("states", "inputs", "noise_bound"):
+    for name in ("states", "inputs", "noise_bound", "initial_state_noise", "origins"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     for name in ("state_names", "input_names", "state_units", "input_units", "sampling_time"):
         assert getattr(a, name) == getattr(b, name)
@@ -67,10 +70,223 @@ def test_windows_of_long_runs_are_the_runs_themselves():
         rc.Trajectories.from_recordings([(x, u)], horizon=9, noise_bound=0.1)
 
 
+# ---- windows begin with measured states
+
+
+def windows_of(lengths, horizon, stride=1, **fields):
+    """Of recordings of so many steps, with noise bounds 0.1 and 0.2; their states say where they are from."""
+    recordings = []
+    for number, length in enumerate(lengths):
+        x = 1000.0 * number + np.arange(length + 1.0)
+        recordings.append((np.stack([x, -x], axis=1), np.arange(float(length))[:, None]))
+    return rc.Trajectories.from_recordings(recordings, horizon, stride=stride, **{"noise_bound": [0.1, 0.2], **fields})
+
+
+def samples(runs):
+    """Recording and instant of every state."""
+    return {(int(r), int(f) + k) for r, f in runs.origins for k in range(runs.horizon + 1)}
+
+
+def test_windows_begin_with_states_that_are_as_uncertain_as_any_measured_one():
+    cut = windows_of([5, 3], 3)
+    assert cut.initial_state_noise.tolist() == [0.1, 0.2]
+    assert cut.origins.tolist() == [[0, 0], [0, 1], [0, 2], [1, 0]]
+    assert cut.is_windowed
+    assert cut.kind == "windows"
+    by_step = np.array([[0.1, 0.5], [0.3, 0.2], [0.2, 0.2]])
+    assert windows_of([5, 3], 3, noise_bound=by_step).initial_state_noise.tolist() == [0.3, 0.5]
+    assert windows_of([3, 3], 3).initial_state_noise.tolist() == [0.1, 0.2]  # whole, and measured from the first on
+
+
+def test_windows_are_taken_as_exact_only_when_told():
+    assert windows_of([5], 3, initial_state_noise=0.0).initial_state_noise.tolist() == [0.0, 0.0]
+    assert windows_of([5], 3, initial_state_noise=[0.0, 0.3]).initial_state_noise.tolist() == [0.0, 0.3]
+
+
+def test_whole_runs_have_known_initial_states_unless_told(runs):
+    assert runs.initial_state_noise.tolist() == [0.0, 0.0]
+    assert runs.origins.tolist() == [[i, 0] for i in range(7)]
+    assert not runs.is_windowed
+    assert runs.kind == "runs"
+    told = rc.Trajectories(runs.states, runs.inputs, 0.1, initial_state_noise=0.02)
+    assert told.initial_state_noise.tolist() == [0.02, 0.02]
+    cut = rc.Trajectories(runs.states, runs.inputs, [0.1, 0.2], origins=[[0, 4 * i] for i in range(7)])
+    assert cut.initial_state_noise.tolist() == [0.1, 0.2]
+
+
+def test_runs_cut_into_windows_begin_with_measured_states(runs):
+    cut = runs.windows(2, 2)
+    assert cut.initial_state_noise.tolist() == [0.06, 0.05]
+    assert cut.origins[:3].tolist() == [[0, 0], [0, 2], [1, 0]]
+    assert runs.windows(2, initial_state_noise=0.0).initial_state_noise.tolist() == [0.0, 0.0]
+    blurred = rc.Trajectories(runs.states, runs.inputs, 0.1, initial_state_noise=[0.0, 0.3])
+    assert blurred.windows(2).initial_state_noise.tolist() == [0.1, 0.3]
+    again = windows_of([9], 5, 2).windows(3)
+    assert again.origins.tolist() == [[0, first + k] for first in (0, 2, 4) for k in range(3)]
+    np.testing.assert_array_equal(again.states[:, 0, 0], again.origins[:, 1])
+
+
+def test_parts_of_windows_stay_what_they_are():
+    cut = windows_of([6, 4], 3)
+    part = cut.subset([4, 1])
+    assert part.origins.tolist() == [[1, 0], [0, 1]]
+    for other in (part, cut.shortened(2)):
+        assert other.initial_state_noise.tolist() == [0.1, 0.2]
+        assert other.is_windowed
+    assert cut.shortened(2).origins.tolist() == cut.origins.tolist()
+
+
+def test_joined_recordings_are_numbered_on_and_the_larger_uncertainty_holds():
+    cut, other = windows_of([5, 4], 3), windows_of([4], 3, initial_state_noise=[0.0, 0.5])
+    joined = cut.joined(other)
+    assert joined.origins.tolist() == [*cut.origins.tolist(), [2, 0], [2, 1]]
+    assert joined.initial_state_noise.tolist() == [0.1, 0.5]
+    wider = windows_of([4], 3, noise_bound=np.nextafter([0.1, 0.2], 1.0))
+    assert (cut.joined(wider).noise_bound == wider.noise_bound).all()
+    with pytest.raises(rc.InputError, match="only runs with the same noise bounds can be joined"):
+        cut.joined(windows_of([4], 3, noise_bound=[0.1, 0.2000001]))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "horizon", "stride"),
+    [([1000], 6, 1), ([300, 200, 500], 6, 1), ([12] * 60, 4, 1), ([400], 3, 2), ([150], 10, 1), ([400], 3, 9)],
+    ids=str,
+)
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.8])
+def test_held_out_windows_share_no_sample_with_the_rest(lengths, horizon, stride, share, rng):
+    cut = windows_of(lengths, horizon, stride)
+    for kept, held in (cut.held_out(share, rng), cut.split(1.0 - share, rng)):
+        assert not samples(kept) & samples(held)
+        smaller, n_smaller = min((held, share), (kept, 1.0 - share), key=lambda pair: pair[1])
+        assert abs(len(smaller) - n_smaller * len(cut)) <= 1.0
+        left_out = len(cut) - len(kept) - len(held)
+        assert left_out <= max(len(smaller), horizon)
+
+
+def test_held_out_windows_are_a_few_blocks_spread_over_the_recordings(rng):
+    cut = windows_of([500, 500], 5)
+    _, held = cut.held_out(0.1, rng)
+    assert set(held.origins[:, 0]) == {0, 1}
+    in_order = 1000 * held.origins[:, 0] + held.origins[:, 1]
+    assert int((np.diff(np.sort(in_order)) > 1).sum()) + 1 == 5
+    first, second = (cut.held_out(0.1, np.random.default_rng(seed))[1].origins.tolist() for seed in (1, 2))
+    assert first != second
+
+
+def test_whole_runs_are_held_out_at_random_and_none_is_lost(runs, rng):
+    kept, held = runs.held_out(0.3, rng)
+    assert (len(kept), len(held)) == (5, 2)
+    assert sorted([*kept.origins[:, 0], *held.origins[:, 0]]) == list(range(7))
+
+
+def test_windows_that_all_overlap_cannot_be_held_out(rng):
+    with pytest.raises(rc.InputError, match="all 11 windows share samples with those to be held out: hold none out"):
+        windows_of([30], 20).held_out(0.1, rng)
+    with pytest.raises(
+        rc.InputError, match=r"share must leave at least one of the 11 windows on either side; got 0.01"
+    ):
+        windows_of([30], 20).held_out(0.01, rng)
+
+
 @pytest.mark.parametrize("ending", ["npz", "mat", "h5", "hdf5"])
 def test_files_come_back_bit_by_bit(runs, tmp_path, ending):
     rc.save_trajectories(runs, tmp_path / f"runs.{ending}")
     assert_same(rc.load_trajectories(tmp_path / f"runs.{ending}"), runs)
+
+
+@pytest.mark.parametrize("ending", ["npz", "mat", "h5", "hdf5"])
+@pytest.mark.parametrize("n_states", [1, 2])
+def test_files_say_that_runs_are_windows(tmp_path, ending, n_states):
+    both = windows_of([7, 4], 3)
+    cut = rc.Trajectories(both.states[..., :n_states], both.inputs, 0.1, origins=both.origins)
+    rc.save_trajectories(cut, tmp_path / f"runs.{ending}")
+    assert_same(rc.load_trajectories(tmp_path / f"runs.{ending}"), cut)
+    exact = rc.load_trajectories(tmp_path / f"runs.{ending}", initial_state_noise=0.0)
+    assert not exact.initial_state_noise.any()
+
+
+def test_files_from_before_hold_runs_with_known_initial_states(runs, tmp_path):
+    np.savez(tmp_path / "runs.npz", states=runs.states, inputs=runs.inputs, noise_bound=runs.noise_bound)
+    back = rc.load_trajectories(tmp_path / "runs.npz")
+    assert not back.initial_state_noise.any()
+    assert back.origins.tolist() == runs.origins.tolist()
+
+
+def test_csv_files_cannot_pretend_that_windows_are_runs(runs, tmp_path):
+    for unsaid in (runs.windows(2), runs.windows(2, initial_state_noise=0.0)):
+        with pytest.raises(rc.InputError, match=r"cannot say that windows begin with measured states .* save them as"):
+            rc.save_trajectories(unsaid, tmp_path / "runs.csv")
+    blurred = rc.Trajectories(runs.states, runs.inputs, 0.1, initial_state_noise=0.1)
+    with pytest.raises(rc.InputError, match="cannot say that runs begin with measured states"):
+        rc.save_trajectories(blurred, tmp_path / "runs.csv")
+    assert not (tmp_path / "runs.csv").exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_a_horizon_makes_the_initial_states_of_a_file_measured_ones(runs, tmp_path, ending):
+    file = tmp_path / f"runs.{ending}"
+    rc.save_trajectories(runs, file)
+    columns = {"state_names": ["c_A", "c_B"], "input_names": ["u"], "noise_bound": [0.06, 0.05]}
+    whole, cut = (rc.load_trajectories(file, horizon=horizon, **columns) for horizon in (None, 2))
+    assert not whole.initial_state_noise.any()
+    np.testing.assert_array_equal(cut.initial_state_noise, cut.noise_bound[0])
+    assert cut.is_windowed
+    for given, wanted in ((0.0, [0.0, 0.0]), ([0.0, 0.25], [0.0, 0.25])):
+        told = rc.load_trajectories(file, horizon=2, initial_state_noise=given, **columns)
+        np.testing.assert_allclose(told.initial_state_noise, wanted, rtol=1e-12)
+        assert (told.initial_state_noise >= wanted).all()
+    told = rc.load_trajectories(file, initial_state_noise=0.25, **columns)
+    assert (told.initial_state_noise >= 0.25).all()
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_a_stride_leaves_windows_out(runs, tmp_path, ending):
+    file = tmp_path / f"runs.{ending}"
+    rc.save_trajectories(runs, file)
+    columns = {"state_names": ["c_A", "c_B"], "input_names": ["u"], "noise_bound": 0.06}
+    cut = rc.load_trajectories(file, horizon=2, stride=2, **columns)
+    assert cut.origins[:3].tolist() == [[0, 0], [0, 2], [1, 0]]
+    with pytest.raises(rc.InputError, match="stride is how far windows are apart, which only horizon makes; got 2"):
+        rc.load_trajectories(file, stride=2, **columns)
+
+
+def written(tmp_path, *texts):
+    """A run whose recorded states are these decimals, after an initial one that is a double."""
+    rows = [f"{step},{x},1.0" for step, x in enumerate(["0.5", *texts])]
+    (tmp_path / "decimals.csv").write_text("\n".join(["step,x,u", *rows]))
+    return tmp_path / "decimals.csv"
+
+
+@pytest.mark.parametrize("bound", ["0.06", "0.1", "0.25", "1e-17", "0.3", "123456.7", "0.0"])
+@pytest.mark.parametrize(
+    "texts", [["0.1"], ["0.7", "1023.9", "-1024.1"], ["1e-300"], ["0.1234567890123456789", "9e15"]]
+)
+def test_noise_bounds_cover_what_reading_decimals_loses(tmp_path, texts, bound):
+    read = rc.load_trajectories(
+        written(tmp_path, *texts), state_names=["x"], input_names=["u"], noise_bound=float(bound)
+    )
+    for text, value, noise in zip(texts, read.states[0, 1:, 0].tolist(), read.noise_bound[:, 0].tolist(), strict=True):
+        lost = abs(Fraction(text) - Fraction(value))
+        assert lost + Fraction(bound) <= Fraction(noise)
+    largest = max(0.5, *(abs(float(text)) for text in texts))
+    assert read.noise_bound.max() <= float(bound) + 2.0 * np.spacing(float(bound)) + np.spacing(largest)
+
+
+def test_decimals_that_are_doubles_cost_nothing(tmp_path):
+    read = rc.load_trajectories(
+        written(tmp_path, "0.75", "-3", "1e3"), state_names=["x"], input_names=["u"], noise_bound=0.25
+    )
+    assert (read.noise_bound == 0.25).all()
+    file = written(tmp_path, "0.1")
+    read = rc.load_trajectories(file, state_names=["x"], input_names=["u"], noise_bound=0.25, initial_state_noise=0.25)
+    assert (read.noise_bound > 0.25).all()
+    assert (read.initial_state_noise > 0.25).all()
+
+
+@pytest.mark.parametrize("text", ["1e-99999999999999999999", "1e-999999999", "0." + "3" * 5000])
+def test_decimals_of_any_length_and_exponent_are_read_quickly(tmp_path, text):
+    read = rc.load_trajectories(written(tmp_path, text), state_names=["x"], input_names=["u"], noise_bound=0.25)
+    assert (read.noise_bound > 0.25).all()
 
 
 def test_csv_comes_back_bit_by_bit(runs, tmp_path):
@@ -84,7 +300,9 @@ def test_csv_comes_back_bit_by_bit(runs, tmp_path):
         input_units=runs.input_units,
         sampling_time=30.0,
     )
-    assert_same(back, runs)
+    assert (back.noise_bound > runs.noise_bound).all()  # by what reading decimals may lose
+    np.testing.assert_allclose(back.noise_bound, runs.noise_bound, rtol=1e-14)
+    assert_same(replace(back, noise_bound=runs.noise_bound), runs)
 
 
 def test_csv_of_one_long_run_is_cut_into_windows(runs, tmp_path):
@@ -438,8 +656,13 @@ def test_files_without_what_is_needed_are_refused(tmp_path, runs):
     [
         ({"states": np.zeros((7, 5))}, r"states must have shape \(n_runs, n_steps \+ 1, n_states\)"),
         ({"inputs": np.zeros((7, 5, 1))}, r"inputs must have shape \(7, 4, n_inputs\)"),
-        ({"noise_bound": [0.1, 0.1, 0.1]}, "noise_bound must be a number, one a state"),
+        ({"noise_bound": [0.1, 0.1, 0.1]}, "noise_bound must be a number, one per state"),
         ({"noise_bound": -0.1}, "noise_bound must be zero or more"),
+        ({"initial_state_noise": [0.1]}, r"initial_state_noise must have shape \(2,\); got \(1,\)"),
+        ({"initial_state_noise": -0.1}, "initial_state_noise must be zero or more; got -0.1"),
+        ({"origins": [[0, 0]]}, r"origins must have shape \(7, 2\), recording and first instant .* got \(1, 2\)"),
+        ({"origins": [[0, -1]] * 7}, "origins must be whole numbers, zero or more"),
+        ({"origins": [[0, 0.5]] * 7}, "origins must be whole numbers, zero or more"),
         ({"state_names": ("a",)}, "state_names must be 2 strings"),
         ({"state_names": ("a", "a")}, "state_names must differ"),
         ({"sampling_time": 0.0}, "sampling_time must be a number above zero"),
@@ -467,7 +690,7 @@ def test_long_runs_are_cut_into_windows_whatever_their_file(tmp_path, rng, endin
     assert cut.states.shape == (6, 4, 2)
     np.testing.assert_array_equal(cut.states[4], runs.states[1, 1:5])
     np.testing.assert_array_equal(cut.inputs[4], runs.inputs[1, 1:4])
-    np.testing.assert_array_equal(cut.noise_bound, [[0.1, 0.2]] * 3)
+    np.testing.assert_allclose(cut.noise_bound, [[0.1, 0.2]] * 3, rtol=1e-14)
     assert cut.state_names == ("a", "b")
 
 

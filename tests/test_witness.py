@@ -11,6 +11,7 @@ from problems import ball_kernel, henon, henon_envelope, random_problem
 import rkhs_control as rc
 from rkhs_control import gram
 from rkhs_control.functionals import Points
+from rkhs_control.witness import Witness, dot_up, product_up, sqrt_up, sum_up
 
 
 def exact_upper_value(witness, x, kernel, X, lower, upper, norm_bound):
@@ -84,6 +85,56 @@ def test_precise_norms_are_rounded_up_by_a_few_units_in_the_last_place():
             assert arb(precise) <= exact * (1 + arb(1e-13))
             excess.append(float(arb(plain) / exact - 1))
     assert max(excess) > 1e-2
+
+
+def extreme(rng, size, exponent):
+    return rng.choice([-1.0, 1.0], size) * 10.0 ** rng.uniform(-exponent, exponent, size)
+
+
+@pytest.mark.parametrize("exponent", [50, 150, 300])
+def test_no_weights_however_small_or_large_prove_too_small_a_bound(exponent):
+    """Kernels, coefficients and intervals of all magnitudes; what overflows becomes an infinite bound."""
+    ctx.prec = 4000
+    finite = 0
+    for number in range(60):
+        rng = np.random.default_rng([33, exponent, number])
+        kernel = 10.0 ** rng.uniform(-50, 50) * rc.Matern32(10.0 ** rng.uniform(-50, 50))
+        X, x = np.unique(extreme(rng, (6, 1), 50), axis=0), extreme(rng, 1, 50)
+        ends, norm_bound = np.sort(extreme(rng, (2, len(X)), 50), axis=0), 10.0 ** rng.uniform(-100, 50)
+        witness = Witness(np.arange(len(X)), extreme(rng, 1, exponent) * extreme(rng, len(X), 8))
+        value, _ = witness.upper_value(Points.value(x), gram.Gram(X, kernel), *ends, norm_bound)
+        assert arb(value) >= exact_upper_value(witness, x, kernel, X, *ends, norm_bound).lower()
+        finite += np.isfinite(value)
+    assert finite > 30
+
+
+def test_tiny_weights_do_not_prove_a_norm_that_is_not_there(rng):
+    """Their squares underflow before they meet a large variance."""
+    X, kernel = rng.uniform(-1, 1, (5, 1)), 1e50 * rc.SquaredExponential(0.3)
+    ones = np.ones(5)
+    weights = np.linalg.solve(kernel(X), ones)
+    norms = [
+        Witness(np.arange(5), scale * weights).norm_at_least(gram.Gram(X, kernel), ones, ones)
+        for scale in (1.0, 1e-60, 1e-90, 1e-110, 1e-200)
+    ]
+    assert norms[0] > 0
+    assert max(norms) <= norms[0] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("values", [[1e308, 1e308], [np.nan, 1.0], [np.inf, -np.inf], [1e300, -np.inf]])
+def test_sums_that_overflow_are_infinite_bounds_and_no_error(values):
+    a = np.array(values)
+    assert sum_up(*values) == np.inf
+    assert dot_up(a, np.ones(2)) == np.inf
+    assert dot_up(np.full(2, 1e200), np.full(2, 1e200)) == np.inf
+
+
+def test_rounding_up_is_up_where_numbers_underflow():
+    tiny = 5e-324
+    assert product_up(tiny, 0.4) >= tiny
+    assert dot_up(np.array([1e-200]), np.array([1e-200])) > 0.0
+    assert sqrt_up(tiny) ** 2 >= tiny
+    assert np.isnan(sqrt_up(np.nan))  # which sum_up makes infinite
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,8 @@ class RobustOCP:
     predictor : of `OptimalEnvelope`s, or of `ClosedFormEnvelope`s, which CasADi differentiates
     nominal : the certainty-equivalent problem with the models, the cost and the input limits
     state_limits, input_rate_limits : what every box, and every change of the inputs, must keep
-    initial_state_noise : how far the true initial state may be from the one planned from
+    initial_state_noise : how far the true initial state may be from the one planned from, by default as far as recorded
+        ones
     iterations : at most so many plans are tried after the first
     """
 
@@ -89,7 +90,7 @@ class RobustOCP:
     nominal: CertaintyEquivalentOCP
     state_limits: Box | Polytope
     input_rate_limits: Box | None = None
-    initial_state_noise: float | FloatArray = 0.0
+    initial_state_noise: float | FloatArray | None = None
     iterations: int = 40
     _gradients: dict[tuple[int, int], Any] = field(default_factory=dict, repr=False, init=False)
 
@@ -100,6 +101,7 @@ class RobustOCP:
             )
         if not issubclass(self.predictor.method, OptimalEnvelope | ClosedFormEnvelope):
             raise InputError(f"there are no gradients of {self.predictor.method.__name__}; OptimalEnvelope has them")
+        object.__setattr__(self, "initial_state_noise", self.predictor.start_noise(self.initial_state_noise))
         for envelope in chain(*self.predictor.envelopes):
             envelope.kernel.gradient(envelope.data.X[:1], envelope.data.X[:1])  # refused now if there is none
 
@@ -355,7 +357,7 @@ class RobustOCP:
     @cached_property
     def _shifts(self) -> FloatArray:
         """What an unknown initial state can do to the bounds, by step and state."""
-        noise = np.broadcast_to(self.initial_state_noise, (self.predictor.runs.n_states,))
+        noise = self.predictor.start_noise(self.initial_state_noise)
         return self.predictor.displacements(noise, self.nominal.horizon)
 
     @property

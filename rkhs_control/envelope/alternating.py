@@ -48,7 +48,8 @@ class AlternatingEnvelope(Envelope):
         multiplier = max(0.1 * math.sqrt(distance2) / (2.0 * self.radius), 1e-200)
         best = UpperBound(math.inf)
         for _ in range(self.iterations):
-            witness = self._best_weights(side, start, row, norm2, 1.0 / (2.0 * multiplier))
+            found = self._best_weights(side, start, row, norm2, 1.0 / (2.0 * multiplier))
+            witness = found.on_known_ends(side.lower, side.upper)
             value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
             if value < best.value:
                 best = UpperBound(value, witness=witness)

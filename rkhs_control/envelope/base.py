@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError
+from ..errors import FalsifiedNormBoundError, InputError
 from ..functionals import Functional, Points
 from ..gram import Gram
 from ..kernels import Kernel
@@ -81,6 +81,9 @@ class Envelope(ABC):
 
     Data that refute the norm bound are refused when the envelope is built.
     """
+
+    is_certain: ClassVar[bool] = True
+    """Whether the bounds hold for certain under the assumptions, or only with a probability."""
 
     data: Observations
     kernel: Kernel
@@ -154,9 +157,11 @@ class Envelope(ABC):
                     f"functional {i} is about {functional.n_dims} dimensions, the data have {self.data.n_dims}"
                 )
         below, above = self._in_parallel(functionals, n_jobs)
+        lower, upper = np.array([-b.value for b in below]), np.array([a.value for a in above])
+        self._refuse_inverted(lower, upper)
         return Band(
-            lower=np.array([-b.value for b in below]),
-            upper=np.array([a.value for a in above]),
+            lower=lower,
+            upper=upper,
             gap=np.array([max(b.gap, a.gap) for b, a in zip(below, above, strict=True)]),
             witnesses=tuple((b.witness, a.witness) for b, a in zip(below, above, strict=True)),
         )
@@ -178,6 +183,18 @@ class Envelope(ABC):
         )
         half = len(chunks)
         return list(chain(*parts[:half])), list(chain(*parts[half:]))
+
+    def _refuse_inverted(self, lower: FloatArray, upper: FloatArray) -> None:
+        """A lower bound above an upper one proves that no function fits: the assumptions contradict each other."""
+        inverted = np.flatnonzero(lower > upper)
+        if self.is_certain and len(inverted):
+            i = int(inverted[0])
+            raise FalsifiedNormBoundError(
+                f"norm_bound {self.radius:.9g} ({NormBound.of(self.norm_bound).provenance}) is refuted by the data: at "
+                f"query {i} the unknown function would have to be at least {lower[i]:.9g} and at most {upper[i]:.9g}; "
+                "raise norm_bound (or the safety factor), shorten the lengthscale, or raise noise_bound if that is too "
+                "small"
+            )
 
     def _queries(self, Xq: npt.ArrayLike, name: str = "Xq") -> FloatArray:
         return as_points(Xq, name, self.data.n_dims)

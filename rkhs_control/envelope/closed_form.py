@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..functionals import Functional, Points
+from ..functionals import Functional
 from ..regression import KernelModel
-from ..validation import FloatArray
-from ..witness import Witness, dot_up, sum_up
+from ..witness import Witness, dot_up, product_up, sum_up
 from .base import Envelope, Side, UpperBound
 from .projection import deviation_up, radius_up
 
@@ -38,7 +37,7 @@ class ClosedFormEnvelope(Envelope):
         for functional in functionals:
             row = functional.row(self.kernel, self.data.X)
             weights = self.gram.spectrum.solve(row, self.nugget)
-            nominal = sign * self._model.apply(functional)
+            nominal = sign * self._nominal(functional)
             offset = max(dot_up(y, weights) - nominal, nominal + dot_up(-y, weights))
             width = sum_up(
                 deviation_up(functional, self.gram, weights, self._centre, self._radius),
@@ -67,6 +66,13 @@ class ClosedFormEnvelope(Envelope):
         )
         return width - s, width + s
 
+    def _nominal(self, functional: Functional) -> float:
+        """`L s`; rounding may move this middle, the width makes up for it."""
+        if self.model is not None:
+            return self.model.apply(functional)
+        # the weights may be larger than those of models that are given
+        return float(functional.row(self.kernel, self.data.X[self._centre.indices]) @ self._centre.weights)
+
     @cached_property
     def _model(self) -> KernelModel:
         if self.model is not None:
@@ -80,9 +86,6 @@ class ClosedFormEnvelope(Envelope):
     @cached_property
     def _radius(self) -> float:
         """`sqrt(Gamma^2 + Delta)`, from the least-norm function, rounded up."""
-        centre = self._centre
-        ends: FloatArray = np.where(
-            centre.weights > 0, self.data.lower[centre.indices], self.data.upper[centre.indices]
-        )
-        square = centre.residual_norm_up(Points(self.data.X[:0], np.empty(0)), self.gram) ** 2
-        return radius_up(self.radius**2, square, -dot_up(-ends, centre.weights))
+        norm = self._centre.norm_up(self.gram)
+        least_inner = self._centre.inner_at_least(self.data.lower, self.data.upper)
+        return radius_up(product_up(self.radius, self.radius), product_up(norm, norm), least_inner)

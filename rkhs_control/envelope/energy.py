@@ -13,7 +13,7 @@ from ..functionals import Functional
 from ..gram import Gram
 from ..kernels import UNIT_ROUNDOFF
 from ..validation import FloatArray, positive
-from ..witness import Witness, dot_up, sum_up
+from ..witness import Witness, dot_up, product_up, sqrt_up, sum_up
 from .base import Envelope, Side, UpperBound
 from .projection import deviation_up, radius_up
 
@@ -43,8 +43,8 @@ class EnergyEnvelope(Envelope):
             return dot_up(self.data.half_width, self.data.half_width)
         # A middle differs from its output by what rounding the interval's ends may do.
         lost = 4.0 * UNIT_ROUNDOFF * np.maximum(np.abs(self.data.lower), np.abs(self.data.upper))
-        total = (math.sqrt(self.energy) + math.sqrt(dot_up(lost, lost))) * (1.0 + 4.0 * UNIT_ROUNDOFF)
-        return total**2 * (1.0 + 4.0 * UNIT_ROUNDOFF)
+        total = sum_up(sqrt_up(self.energy), sqrt_up(dot_up(lost, lost)))
+        return product_up(total, total)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
         sign = -1.0 if side.is_mirrored else 1.0
@@ -78,11 +78,9 @@ class EnergyEnvelope(Envelope):
         weights, centre = self.gram.spectrum.solve(row, s), self.gram.spectrum.solve(y, s)
         square = float(centre @ gram.combine(np.arange(len(y)), centre))
         relative = self.kernel.rounding(self.data.n_dims) + (2 * len(y) + 8) * UNIT_ROUNDOFF
-        square_up = square + relative * (self.kernel.variance + s) * float(np.abs(centre).sum()) ** 2
-        radius = radius_up(
-            sum_up(self.radius**2, self._energy / s * (1 + 4 * UNIT_ROUNDOFF)),
-            square_up,
-            -dot_up(-y, centre),
-        )
+        size = float(np.abs(centre).sum())
+        norm2 = sum_up(product_up(self.radius, self.radius), math.nextafter(self._energy / s, math.inf))
+        square_up = sum_up(square, relative * (self.kernel.variance + s) * size * size)
+        radius = radius_up(norm2, square_up, -dot_up(-y, centre))
         middle = Witness(np.arange(len(y), dtype=np.int64), centre)
         return sum_up(dot_up(y, weights), deviation_up(functional, gram, weights, middle, radius))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -24,6 +25,7 @@ class GaussianProcessEnvelope(Envelope):
     `gamma` is the information gain of the data, a lower bound of the maximal one, which favours this method.
     """
 
+    is_certain: ClassVar[bool] = False
     confidence: float = 0.99
     noise_std: float | None = None
 

@@ -52,10 +52,9 @@ class LipschitzEnvelope(Envelope):
             for witness in self._witnesses(side, functional)
         ]
         if self.constant is not None and _is_value(functional):
-            cones = self.constant * self._distances_up(functional.points[0])
+            cones = self._cones_up(functional.points[0])
             nearest = int(np.argmin(side.upper + cones))
-            cone = float(cones[nearest]) * (1.0 + 2.0 * UNIT_ROUNDOFF)
-            candidates.append(UpperBound(sum_up(float(side.upper[nearest]), cone)))
+            candidates.append(UpperBound(sum_up(float(side.upper[nearest]), float(cones[nearest]))))
         return min(candidates, key=lambda bound: bound.value)
 
     def _witnesses(self, side: Side, functional: Functional) -> Iterator[Witness]:
@@ -73,26 +72,29 @@ class LipschitzEnvelope(Envelope):
         given = as_vector(self.scales, "scales", n_dims)
         return np.array([positive(scale, f"scales[{j}]") for j, scale in enumerate(given)])
 
-    def _distances_up(self, x: FloatArray) -> FloatArray:
-        """From a point to all inputs, rounded up."""
-        squares = np.sum(((self.data.X - x) / self._scales) ** 2, axis=1)
+    def _cones_up(self, x: FloatArray) -> FloatArray:
+        """By how much the function can differ between a point and each input, rounded up."""
+        assert self.constant is not None
+        with np.errstate(over="ignore"):
+            squares = np.sum(((self.data.X - x) / self._scales) ** 2, axis=1)
         relative = (self.data.n_dims + 8) * UNIT_ROUNDOFF
-        distances: FloatArray = np.sqrt(squares) * (1.0 + relative) + UNDERFLOW
-        return distances
+        distances = np.sqrt(squares) * (1.0 + relative) + UNDERFLOW
+        cones: FloatArray = np.nextafter(self.constant * distances, np.inf)
+        return cones
 
     def _require_slow_enough(self) -> None:
         """Refuse a constant that two samples refute, each by what its whole interval allows."""
         assert self.constant is not None
         data = self.data
         for i, x in enumerate(data.X):
-            distances = self._distances_up(x)
-            rise = (data.lower[i] - data.upper) * (1.0 - 4.0 * UNIT_ROUNDOFF)
-            j = int(np.argmax(rise - self.constant * distances))
-            if rise[j] > self.constant * distances[j] * (1.0 + 4.0 * UNIT_ROUNDOFF):
+            cones, rises = self._cones_up(x), np.nextafter(data.lower[i] - data.upper, -np.inf)
+            j = int(np.argmax(rises - cones))
+            if rises[j] > cones[j]:
+                slope = self.constant * rises[j] / cones[j]
                 raise InputError(
                     f"constant {self.constant:.9g} is refuted by the data: between the inputs {data.X[j].tolist()} and "
-                    f"{x.tolist()} the function changes by {rise[j] / distances[j]:.9g} a unit of distance at the "
-                    "least; raise constant, or raise noise_bound if that is too small"
+                    f"{x.tolist()} the function changes by {slope:.9g} a unit of distance at the least; raise "
+                    "constant, or raise noise_bound if that is too small"
                 )
 
 

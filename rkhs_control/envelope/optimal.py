@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..functionals import Derivative, Functional, Points
 from ..gram import DENSE_LIMIT
 from ..kernels import UNIT_ROUNDOFF
-from ..least_norm import SEARCH_NUGGETS, LeastNorm, noise_path
+from ..least_norm import SEARCH_NUGGETS, LeastNorm, least_norm_along
 from ..validation import FloatArray, IndexArray
 from ..witness import Witness
 from .base import Band, Envelope, Side, UpperBound
@@ -105,7 +105,8 @@ class OptimalEnvelope(Envelope):
         best, best_norm, attained = UpperBound(math.inf, math.inf), math.inf, []
         for end in self._worst_cases(side, query, previous):
             attained.append(end)
-            for witness in self._candidates(end, functional):
+            for found in self._candidates(end, functional):
+                witness = found.on_known_ends(side.lower, side.upper)
                 value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
                 if value < best.value:
                     best, best_norm = UpperBound(value, witness=witness), norm
@@ -136,7 +137,7 @@ class OptimalEnvelope(Envelope):
             gram = self.gram.with_added(added)
             if gram.nugget > self.least_norm.gram.nugget:
                 if added not in self._safer_starts:
-                    self._safer_starts[added] = noise_path(gram, self.data.lower, self.data.upper)
+                    self._safer_starts[added] = least_norm_along(gram, self.data.lower, self.data.upper)
                 yield self._safer_starts[added]
 
     def _worst_case(self, side: Side, start: LeastNorm, query: _Query) -> _WorstCase:

@@ -16,7 +16,7 @@ from ..functionals import Functional
 from ..gram import Gram
 from ..kernels import UNIT_ROUNDOFF
 from ..validation import FloatArray, IndexArray
-from ..witness import Witness, dot_up, sum_up
+from ..witness import Witness, dot_up, product_up, sqrt_up, sum_up
 
 
 def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, centre: Witness, radius: float) -> float:
@@ -31,13 +31,14 @@ def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, centre
     size = (gram.kernel.variance + gram.nugget) * float(np.abs(weights).sum())
     error = functional.row_error(gram.kernel) + 2.0 * UNIT_ROUNDOFF * np.abs(row) + relative * size
     return sum_up(
-        radius * distance * (1.0 + 2.0 * UNIT_ROUNDOFF),
+        product_up(radius, distance),
         dot_up(np.abs(centre.weights), (np.abs(residual) + error)[centre.indices]),
     )
 
 
 def radius_up(norm2: float, square: float, least_inner: float) -> float:
-    """`sqrt(norm2 + ||g||^2 - 2 <f, g>)`, the largest distance of `f` from `g`, given the least inner product."""
-    return float(np.sqrt(max(0.0, sum_up(norm2 * (1.0 + 4.0 * UNIT_ROUNDOFF), square, -2.0 * least_inner)))) * (
-        1.0 + 4.0 * UNIT_ROUNDOFF
-    )
+    """`sqrt(norm2 + ||g||^2 - 2 <f, g>)`, the largest distance of `f` from `g`, rounded up.
+
+    Given the squares of their norms, rounded up, and the least inner product, rounded down.
+    """
+    return sqrt_up(max(0.0, sum_up(norm2, square, -2.0 * least_inner)))

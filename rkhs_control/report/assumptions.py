@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..envelope.methods import method_name
 from ..figures import COLOURS, panels_of, state_label
 from ..norms import ConsistencyFrontier, NormBound, consistency_frontier
 from ..predictor import MultiStepPredictor
+from ..trajectories import Trajectories
 from ..validation import FloatArray
 from .numbers import rounded_down
 from .page import Block, Gallery, Picture, Section, Table
@@ -21,12 +22,19 @@ _FURTHER_DOWN = 0.5  # the frontier is drawn down to this share of the noise bou
 _PICTURES_UP_TO = 6
 
 
-def assumptions_section(predictor: MultiStepPredictor, step: int, state: int, why: str) -> Section:
-    """All assumptions, and the frontiers of the states at one step (from 0), that of `state` first."""
+def assumptions_section(
+    predictor: MultiStepPredictor, step: int, state: int, why: str, start_noise: FloatArray | None = None
+) -> Section:
+    """All assumptions, and the frontiers of the states at one step (from 0), that of `state` first.
+
+    `start_noise` is how far the true initial states of plans may be from those in them.
+    """
     blocks: list[Block] = [
         "Each state after each step is taken to be a function of the initial state and the inputs whose norm, in the "
         "space that goes with its kernel, is at most the norm bound; each recorded value is taken to be off by at "
         f"most the noise bound. {_method_text(predictor)}",
+        *([f"{text[0].upper()}{text[1:]}."] if (text := predictor.assumption_text) else []),
+        *_initial_state_texts(predictor.runs, start_noise),
         _assumptions_table(predictor),
     ]
     states = [state, *(i for i in range(predictor.runs.n_states) if i != state)][:_PICTURES_UP_TO]
@@ -43,13 +51,15 @@ def assumptions_section(predictor: MultiStepPredictor, step: int, state: int, wh
 def _method_text(predictor: MultiStepPredictor) -> str:
     options = ", ".join(f"{name} {value}" for name, value in predictor.options.items())
     text = f"The boxes are made of {method_name(predictor.method).replace('_', ' ')} bounds"
-    text += f" ({options})." if options else "."
-    noise = np.asarray(predictor.initial_state_noise)
-    if noise.any():
-        names = predictor.runs.state_names
-        each = ", ".join(f"{name} by {value:g}" for name, value in zip(names, noise, strict=True))
-        text += f" Recorded initial states may be off: {each}."
-    return text
+    return text + (f" ({options})." if options else ".")
+
+
+def _initial_state_texts(runs: Trajectories, start_noise: FloatArray | None) -> Iterator[str]:
+    """How uncertain recorded initial states are taken to be, and those of plans; nothing where all are known."""
+    if text := runs.initial_state_text:
+        yield f"{text[0].upper()}{text[1:]}."
+    if start_noise is not None and start_noise.any():
+        yield f"The true initial state of a plan may differ from the one in it: {runs.by_state(start_noise)}."
 
 
 def _assumptions_table(predictor: MultiStepPredictor) -> Table:
@@ -101,7 +111,7 @@ def _frontier_picture(predictor: MultiStepPredictor, step: int, state: int) -> P
     envelope, name = predictor.envelopes[step][state], predictor.runs.state_names[state]
     noise, norm, least = envelope.data.noise_bound, envelope.radius, _least_norm(envelope)
     frontier = _frontier(envelope)
-    what = "noise bound" if not np.any(predictor.initial_state_noise) else "half-width of the intervals"
+    what = "half-width of the intervals" if predictor.initial_state_noise.any() else "noise bound"
     refuted = _refuted_noise(envelope, frontier)
     caption = f"{name} at step {step + 1}: with the {what} {noise:.4g} the data refute "
     if least > 0.0:
@@ -130,28 +140,6 @@ def _refuted_noise(envelope: Envelope, frontier: ConsistencyFrontier) -> float |
     return None
 
 
-def frontier_curve(frontier: ConsistencyFrontier, noise_bounds: FloatArray) -> FloatArray:
-    """Least norms from below, at noise bounds within the frontier's range.
-
-    The least norm is convex in the noise bound, so between two breakpoints it lies above the lines through the pairs of
-    breakpoints to the left and to the right of them.
-    """
-    d, norms = frontier.noise_bounds[::-1], frontier.least_norms[::-1]
-    d, first = np.unique(d, return_index=True)
-    norms = norms[first]
-    if len(d) < 2:
-        return np.full_like(noise_bounds, norms[0])
-    slopes = np.diff(norms) / np.diff(d)
-    piece = np.clip(np.searchsorted(d, noise_bounds, side="right") - 1, 0, len(slopes) - 1)
-    left, right = np.maximum(piece - 1, 0), np.minimum(piece + 1, len(slopes) - 1)
-    has_left = (piece > 0) | (noise_bounds == d[piece])
-    from_left = np.where(has_left, norms[piece] + slopes[left] * (noise_bounds - d[piece]), 0.0)
-    from_right = np.where(
-        piece < len(slopes) - 1, norms[piece + 1] + slopes[right] * (noise_bounds - d[piece + 1]), 0.0
-    )
-    return np.maximum(np.maximum(from_left, from_right), norms[piece + 1])
-
-
 def _frontier_figure(frontier: ConsistencyFrontier, noise: float, norm: float, what: str, label: str, step: int) -> Any:
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -161,9 +149,9 @@ def _frontier_figure(frontier: ConsistencyFrontier, noise: float, norm: float, w
     is_log = smallest > 0.0
     d = (np.geomspace if is_log else np.linspace)(smallest, largest, 600)
     d = np.unique(np.concatenate([d, frontier.noise_bounds]))
-    curve = frontier_curve(frontier, d)
-    floor = 0.2 * min(norm, float(frontier.least_norms.max() or norm), float(np.interp(noise, d, curve) or norm))
-    top = 5.0 * max(norm, min(float(frontier.least_norms.max()), 50.0 * norm))
+    curve = frontier.least_norms_at(d)
+    floor = 0.2 * min(norm, float(curve.max() or norm), float(np.interp(noise, d, curve) or norm))
+    top = 5.0 * max(norm, min(float(curve.max()), 50.0 * norm))
     right = max(1.5 * float(d[curve > floor].max(initial=0.0)), 2.0 * noise) or largest
     axes.fill_between(d, floor, np.maximum(curve, floor), color=COLOURS[Verdict.REFUTED], alpha=0.18, linewidth=0.0)
     axes.plot(d, np.maximum(curve, floor), color=COLOURS[Verdict.REFUTED], linewidth=1.6)

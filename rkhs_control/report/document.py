@@ -12,7 +12,6 @@ import numpy as np
 
 from .. import __version__
 from ..certifier import Certificate, Verdict
-from ..envelope.gaussian_process import GaussianProcessEnvelope
 from ..envelope.methods import method_name
 from ..errors import InputError
 from ..predictor import MultiStepPredictor
@@ -77,6 +76,10 @@ class Report:
     """By stage of the work."""
     n_held_out: int = 0
     """Further runs that did not go into the predictor and do not contradict it."""
+    n_left_out: int = 0
+    """Windows that did neither: they share samples with those held out."""
+    doubt: str = ""
+    """What makes an assumption doubtful, if anything."""
 
     def __post_init__(self) -> None:
         names = self.predictor.runs.state_names
@@ -114,7 +117,7 @@ class Report:
             self._headline(plan, predictor),
             sections,
             self.description,
-            [*_remarks(self.plans)],
+            [*([f"{self.doubt[0].upper()}{self.doubt[1:]}."] if self.doubt else []), *_remarks(self.plans)],
             f"Written by rkhs_control {__version__}.",
         )
 
@@ -122,8 +125,9 @@ class Report:
         self.page().write(file)
 
     def _headline(self, plan: ReportedPlan | None, predictor: MultiStepPredictor) -> Headline:
-        roles = f"recorded runs make the boxes, {self.n_held_out:,} held out test them"
-        runs = (f"{len(predictor.runs):,}", roles if self.n_held_out else "recorded runs")
+        recorded = f"recorded {predictor.runs.kind}"
+        roles = f"{recorded} make the boxes, {self.n_held_out:,} held out test them"
+        runs = (f"{len(predictor.runs):,}", roles if self.n_held_out else recorded)
         if self.contradiction:
             consequence = "Whatever is said below of what is certified rests on assumptions that do not hold."
             return Headline("CONTRADICTED", "refuted", self.contradiction, (consequence,), (runs,))
@@ -143,8 +147,10 @@ class Report:
         if runs.sampling_time != 1.0:  # which is also what stands for an unknown one
             length += f", {runs.sampling_time:g} s each"
         held_out = f"; {self.n_held_out:,} more were held out" if self.n_held_out else ""
+        if self.n_left_out:
+            held_out += f", and {self.n_left_out:,} that share samples with these were left out"
         rows = [
-            ("recorded runs", f"{len(runs):,} of {length}{held_out}"),
+            (f"recorded {runs.kind}", f"{len(runs):,} of {length}{held_out}"),
             ("SHA-256 of states and inputs", runs.sha256),
             *self.facts.items(),
             ("rkhs_control", __version__),
@@ -239,13 +245,14 @@ def _remarks(plans: Sequence[ReportedPlan]) -> Iterator[str]:
         verdict = "The verdict is about the steps after that, and does not say that the limits are kept at first."
         plural = "s" if len(outside) > 1 else ""
         yield f"Outside the limits at the start, or not certainly inside: plan{plural} {named}. {verdict}"
-    if any(issubclass(plan.certificate.predictor.method, GaussianProcessEnvelope) for plan in plans):
-        yield "Boxes of a Gaussian process hold with a probability, not for certain, and so do verdicts from them."
+    if not all(plan.certificate.predictor.method.is_certain for plan in plans):
+        yield "Boxes of a Gaussian process hold with a probability, not for certain: nothing is certified by them."
 
 
 def _assumptions(predictor: MultiStepPredictor, plan: ReportedPlan | None) -> Section:
+    start = None if plan is None else plan.certificate.question.initial_state_noise
     if plan is None or not plan.certificate.margins.size:
-        return assumptions_section(predictor, predictor.horizon - 1, 0, "the last one")
+        return assumptions_section(predictor, predictor.horizon - 1, 0, "the last one", start)
     certificate = plan.certificate
     step, constraint = deciding_entry(certificate)
     normal, widths = certificate.question.polytope.normals[constraint], certificate.tube.upper - certificate.tube.lower
@@ -254,4 +261,4 @@ def _assumptions(predictor: MultiStepPredictor, plan: ReportedPlan | None) -> Se
     why = f"where the verdict on plan {plan.name} hangs on {limit}"
     if certificate.input_violation is not None:
         why = f"where plan {plan.name} is worst, at {limit}"
-    return assumptions_section(predictor, step, state, why)
+    return assumptions_section(predictor, step, state, why, start)

@@ -192,7 +192,7 @@ def explanation(certificate: Certificate) -> str:
             return "CERTIFIED: there are no limits of states to break"
         return f"CERTIFIED: every box is inside the limits by at least {rounded_down(certificate.margin)}"
     is_outside = bool((certificate.hopes < 0.0).any())
-    return certificate.explain(lambda d: (outside_text(d) if is_outside else margin_text(d)).removeprefix("-"))
+    return certificate.finding(lambda d: (outside_text(d) if is_outside else margin_text(d)).removeprefix("-"))
 
 
 def deciding_distances(certificate: Certificate) -> FloatArray:
@@ -232,10 +232,10 @@ def _change_texts(plan: ReportedPlan) -> Iterator[str]:
         if f"{assumption}_margin" in margins:
             yield _margin_sentence(assumption, margins[f"{assumption}_margin"], certificate.verdict)
     if certificate.verdict is Verdict.UNDECIDED:
-        hope = float(certificate.hopes.min())
+        hope, kind = float(certificate.hopes.min()), certificate.predictor.runs.kind
         yield (
             f"The nearest part of every box keeps every limit by at least {rounded_down(hope, 4)}, which is why it is "
-            "not refuted. More recorded runs near this plan narrow the boxes; so does a plan further from the limit."
+            f"not refuted. More recorded {kind} near this plan narrow the boxes; so does a plan further from the limit."
         )
 
 

@@ -328,10 +328,11 @@ def _frontier_figure(corner: _Corner) -> Any:
     figure, axes = panels_of(1, 1, width=5.6, height=3.8)
     ax, frontier = axes[0][0], corner.frontier
     norm, noise_bound = corner.growth.f.model.norm, corner.growth.data.noise_bound
+    proved = frontier.least_norms_at(frontier.noise_bounds)
     # it was not followed to zero, but there it can only be higher
-    refuted = np.append(frontier.noise_bounds, 0.0), np.append(frontier.least_norms, frontier.least_norms[-1])
+    refuted = np.append(frontier.noise_bounds, 0.0), np.append(proved, proved[-1])
     ax.fill_between(*refuted, color=_RED, alpha=0.2, linewidth=0.0)
-    ax.plot(frontier.noise_bounds, frontier.least_norms, color=_RED, label="consistency frontier")
+    ax.plot(frontier.noise_bounds, proved, color=_RED, label="consistency frontier")
     ax.plot(noise_bound, norm, "k*", markersize=10, label="the truth")
     ax.plot(noise_bound, corner.least_norm, "o", color=_BLUE, fillstyle="none", label="least norm at the noise bound")
     ax.plot(noise_bound, _SAFETY_FACTOR * corner.least_norm, "o", color=_BLUE, label="chosen: times 1.2")

@@ -1,0 +1,148 @@
+"""The least norm through the intervals: found where outputs are tied, exact where doubles lose it, or an error."""
+
+import numpy as np
+import pytest
+from flint import arb, arb_mat, ctx
+from problems import ball_kernel
+
+import rkhs_control as rc
+from rkhs_control.gram import Gram
+from rkhs_control.least_norm import least_norm
+from rkhs_control.norms import NormBound
+
+CASES_PER_CHUNK = 100
+SIX_STARTS = np.array([0.63, 0.59, 1.38, -1.95, -1.04, -0.62])
+
+
+def tied(rng):
+    """Outputs saturated at one end or both, binary, quantised to 3 to 20 levels, or all the same."""
+    n, n_dims = int(rng.integers(3, 40)), int(rng.integers(1, 4))
+    X = rng.uniform(-2, 2, (n, n_dims))
+    f = sum(rng.normal() * np.sin(2 * X @ rng.normal(size=n_dims) + rng.uniform(0, 6)) for _ in range(3))
+    levels = int(rng.integers(3, 21))
+    y = [
+        np.minimum(f, np.quantile(f, rng.uniform(0, 0.7))),
+        np.clip(f, *np.quantile(f, [0.3, 0.6])),
+        (f > np.median(f)).astype(float),
+        np.round(f / np.abs(f).max() * levels) / levels,
+        np.ones(n),
+    ][rng.integers(5)]
+    family = [rc.SquaredExponential, rc.Matern12, rc.Matern32, rc.Matern52][rng.integers(4)]
+    kernel = family(float(np.exp(rng.uniform(-1.5, 1.0))))
+    return rc.Observations(X, y, float(rng.uniform(0.02, 0.2)) * (np.ptp(y) + 0.2)), kernel
+
+
+def conic_least_norm(data, kernel):
+    """By cvxpy and Clarabel, in coordinates of the eigenvectors; None where it has no answer."""
+    import cvxpy as cp
+
+    values, vectors = np.linalg.eigh(kernel(data.X))
+    f = (vectors * np.sqrt(np.maximum(values, 0.0))) @ (b := cp.Variable(len(values)))
+    problem = cp.Problem(cp.Minimize(cp.norm(b)), [f >= data.lower, f <= data.upper])
+    try:
+        problem.solve(solver="CLARABEL")
+    except cp.SolverError:
+        return None
+    return float(problem.value) if problem.status == "optimal" else None
+
+
+def exact_least_norm(data, kernel, witness):
+    """That of the witness's active set, in ball arithmetic; its weights and values must keep the optimality conditions.
+
+    `K_AA a = b_A` on the ends, the signs of `a` point inwards, and no other interval is missed.
+    """
+    ctx.prec = 400
+    # of the two parts of a precise weight, the first comes first
+    active = list(dict(zip(witness.indices[::-1], witness.weights[::-1] > 0, strict=True)).items())
+    if not active:
+        return 0.0
+    K = arb_mat([[ball_kernel(kernel, data.X[i], data.X[j]) for j, _ in active] for i, _ in active])
+    ends = arb_mat([[arb(float(data.lower[i] if is_lower else data.upper[i]))] for i, is_lower in active])
+    weights = K.solve(ends)
+    assert all((weights[a, 0] > 0) == is_lower for a, (_, is_lower) in enumerate(active))
+    slack = 1e-9 * (1.0 + np.abs(data.centre).max())
+    for x, low, high in zip(data.X, data.lower, data.upper, strict=True):
+        value = sum((weights[a, 0] * ball_kernel(kernel, x, data.X[i]) for a, (i, _) in enumerate(active)), arb(0))
+        assert arb(float(low) - slack) < value < arb(float(high) + slack)
+    return float((ends.transpose() * weights)[0, 0].sqrt().mid())
+
+
+def test_six_tied_rows_refute_a_norm_bound_that_is_too_small():
+    data, kernel = rc.Observations(SIX_STARTS, np.ones(6), 0.05), rc.SquaredExponential(1.0)
+    assert rc.least_norm_estimate(data, kernel).value == pytest.approx(1.4244751262)
+    with pytest.raises(rc.FalsifiedNormBoundError, match=r"at least 1\.424"):
+        rc.OptimalEnvelope(data, kernel, 0.01)
+    runs = rc.Trajectories(np.stack([SIX_STARTS, np.ones(6)], 1)[:, :, None], np.zeros((6, 1, 1)), 0.05)
+    with pytest.raises(rc.FalsifiedNormBoundError, match="step 1, state x_0"):
+        rc.MultiStepPredictor(runs, kernel, 0.01)
+
+
+def test_least_norm_of_tied_outputs_is_that_of_the_conic_solver(chunk):
+    """Where the conic solver differs, ball arithmetic tells that it is the one that is wrong."""
+    n_compared = 0
+    for number in range(CASES_PER_CHUNK):
+        rng = np.random.default_rng([11, chunk, number])
+        data, kernel = tied(rng)
+        gram = Gram(data.X, kernel)
+        solution = least_norm(gram, data.lower, data.upper)
+        if not solution.is_found:
+            assert solution.certified_norm(gram, data.lower, data.upper) > 1e4 * np.abs(data.centre).max()
+            continue
+        least, conic = rc.least_norm_estimate(data, kernel).value, conic_least_norm(data, kernel)
+        assert solution.certified_norm(gram, data.lower, data.upper) >= least * (1.0 - 1e-6)
+        if conic is not None and abs(least - conic) <= 1e-6 * max(least, 1e-2):
+            n_compared += 1
+        else:
+            assert least == pytest.approx(exact_least_norm(data, kernel, solution.witness), rel=1e-6)
+    assert n_compared > 0.8 * CASES_PER_CHUNK
+
+
+def test_frontier_of_tied_outputs_rises_to_the_least_norm():
+    for number in range(60):
+        data, kernel = tied(np.random.default_rng([12, number]))
+        gram = Gram(data.X, kernel)
+        solution = least_norm(gram, data.lower, data.upper)
+        if solution.is_found and solution.precise is None:
+            noise_bounds, norms = rc.consistency_frontier(data, kernel)
+            assert (np.diff(noise_bounds) <= 0.0).all()
+            assert (np.diff(norms) >= -1e-9 * norms[-1]).all()
+            assert norms[-1] == pytest.approx(solution.norm, rel=1e-6, abs=1e-12)
+
+
+def test_least_norm_that_doubles_lose_is_found_with_more_digits():
+    """A smooth kernel on a binary signal: along a matrix regularised by 1e-10 it would be 200 times too small."""
+    rng = np.random.default_rng(4)
+    X = np.sort(rng.uniform(-2.0, 2.0, 22))
+    data, kernel = rc.Observations(X, (np.sin(4.0 * X) > 0).astype(float), 0.05), rc.SquaredExponential(1.0)
+    gram = Gram(data.X, kernel)
+    solution = least_norm(gram, data.lower, data.upper)
+    assert solution.precise is not None
+    exact = exact_least_norm(data, kernel, solution.witness)
+    assert exact > 1e5
+    assert rc.least_norm_estimate(data, kernel).value == pytest.approx(exact, rel=1e-6)
+    with pytest.raises(rc.FalsifiedNormBoundError):
+        rc.OptimalEnvelope(data, kernel, 0.99 * exact)
+    assert rc.OptimalEnvelope(data, kernel, 1.01 * exact).bounds([[0.0]]).upper >= 0.0
+
+
+def test_least_norm_beyond_all_digits_is_an_error_that_says_what_to_do():
+    X = np.linspace(-2.0, 2.0, 60)
+    data, kernel = rc.Observations(X, (np.arange(60) % 2).astype(float), 0.01), rc.SquaredExponential(4.0)
+    for use in (
+        lambda: rc.least_norm_estimate(data, kernel),
+        lambda: rc.minimum_norm(data, kernel),
+        lambda: rc.OptimalEnvelope(data, kernel, 1e12),
+    ):
+        with pytest.raises(rc.SolverError, match=r"cannot be computed: it is at least .* take a rougher kernel"):
+            use()
+    with pytest.raises(rc.FalsifiedNormBoundError):  # what is proved refutes, all the same
+        rc.OptimalEnvelope(data, kernel, 10.0)
+
+
+def test_inverted_bounds_are_refused_as_a_contradiction(monkeypatch):
+    """Even if a norm bound that is too small got past the check at the start."""
+    monkeypatch.setattr(NormBound, "require_consistent", lambda *_: None)
+    data = rc.Observations(SIX_STARTS, np.ones(6), 0.05)
+    for family in (rc.OptimalEnvelope, rc.LipschitzEnvelope):
+        with pytest.raises(rc.FalsifiedNormBoundError, match=r"at least .* and at most"):
+            family(data, rc.SquaredExponential(1.0), 0.01).bounds([[0.0]])
