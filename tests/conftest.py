@@ -5,7 +5,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--all-cases",
         action="store_true",
-        help="all 20,000 random containment problems and 2,000 of derivatives, not only the first few",
+        help="all random cases of containment, ties, tampering, loops and campaign, not only the first twentieth",
     )
 
 
