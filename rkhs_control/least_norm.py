@@ -44,8 +44,10 @@ class LeastNorm:
     """The kernel matrix along which it was found."""
     is_complete: bool
     """Whether it passes through all intervals (along that matrix), but for rounding."""
+    is_found: bool
+    """Whether this is the least norm, and not one along a regularised matrix or one that is lost in rounding."""
     precise: Witness | None = None
-    """The weights of the least norm itself, where rounding is too much."""
+    """The weights of the least norm itself, where rounding is too much; of a part of the data where these are many."""
 
     def mirrored(self) -> LeastNorm:
         """The same for the data of `-f`, as the start of paths."""
@@ -59,16 +61,6 @@ class LeastNorm:
     def witness(self) -> Witness:
         """The weights of the least norm, the precise ones where there are such."""
         return Witness.sparse(self.indices, self.weights) if self.precise is None else self.precise
-
-    @property
-    def is_found(self) -> bool:
-        """Whether this is the least norm, and not one along a regularised matrix or one that is lost in rounding."""
-        if self.precise is not None:
-            return True
-        rounding = UNIT_ROUNDOFF * self.gram.kernel.variance * float(np.abs(self.weights).sum())
-        ends = np.abs(self.active.factor @ (self.active.factor.T @ self.weights))
-        is_accurate = rounding <= _ACCURACY * float(ends.max(initial=0.0))
-        return self.is_complete and is_accurate and self.gram.nugget == 0.0
 
     def require_found(self, gram: Gram, lower: FloatArray, upper: FloatArray) -> None:
         """Refuse to go on where nobody could tell whether the data refute a norm bound."""
@@ -99,8 +91,14 @@ def least_norm(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastNorm:
     if solution.is_found or gram.nugget > 0.0:
         return solution
     rows = np.arange(len(lower), dtype=np.int64) if gram.is_dense else solution.indices
-    precise = precise_weights(gram.kernel, gram.X[rows], lower[rows], upper[rows])
-    return solution if precise is None else replace(solution, precise=Witness(rows[precise.indices], precise.weights))
+    found = precise_weights(gram.kernel, gram.X[rows], lower[rows], upper[rows])
+    if found is None:
+        return solution
+    precise = Witness(rows[found.indices], found.weights)
+    is_proved = precise.norm_at_least(gram, lower, upper, is_precise=True) >= (1.0 - 1e-6) * precise.norm_up(
+        gram, is_precise=True
+    )
+    return replace(solution, precise=precise, is_found=gram.is_dense and is_proved)
 
 
 def least_norm_along(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastNorm:
@@ -136,7 +134,9 @@ def _on_rows(gram: Gram, lower: FloatArray, upper: FloatArray, rows: IndexArray)
     order = active.order
     ends = np.where(active.sides > 0, upper[rows[order]], lower[rows[order]])
     norm = math.sqrt(max(0.0, math.fsum(ends * active.weights)))  # w'Kw, without its cancellation
-    return LeastNorm(rows[order], active._replace(order=np.arange(len(order))), norm, gram, is_complete)
+    rounding = UNIT_ROUNDOFF * gram.kernel.variance * float(np.abs(active.weights).sum())
+    is_found = is_complete and gram.nugget == 0.0 and rounding <= _ACCURACY * float(np.abs(ends).max(initial=0.0))
+    return LeastNorm(rows[order], active._replace(order=np.arange(len(order))), norm, gram, is_complete, is_found)
 
 
 def noise_trail(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float) -> tuple[FloatArray, FloatArray]:
