@@ -82,8 +82,6 @@ def reference(modules: list[str]) -> str:
 
 def public_names(module: str) -> list[str]:
     """Those that `import rkhs_control` offers; a folder stands for all modules in it."""
-    if module == "verify":
-        return ["verify", "Verification"]
     return [name for home, names in rkhs_control._HOME.items() if f"{home}.".startswith(f"{module}.") for name in names]
 
 

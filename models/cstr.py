@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..sets import Box
+from ..data.sets import Box
 from .plant import Plant
 
 _TEMPERATURE = 273.15 + 114.191  # K

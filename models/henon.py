@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..observations import Observations
-from ..validation import FloatArray
+from ..data.arrays import FloatArray
+from ..data.observations import Observations
 
 LIMIT = 10.0
 """The domain is the square `[-LIMIT, LIMIT]^2`."""

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ..data.arrays import FloatArray, as_floats, require_finite
+from ..data.sets import Box
 from ..errors import InputError, SolverError
-from ..sets import Box
-from ..validation import FloatArray, as_floats, require_finite
 
 ACCURACY = 1e-11
 """Error that the integrator may make in a sampling interval, relative and absolute; 1e-9 is what is promised."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..sets import Box
+from ..data.sets import Box
 from .plant import Plant
 
 _AREAS = (28.0, 32.0, 28.0, 32.0)  # cross-sections of the tanks, cm^2

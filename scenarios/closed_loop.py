@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..control.closed_loop import CertifiedMPC, Decision
+from ..control.certified_loop import CertifiedMPC, Decision
 from ..control.robust import RobustOCP
+from ..data.arrays import FloatArray, as_vector
 from ..errors import InputError
-from ..validation import FloatArray, as_vector
 from .material import OPTIMAL, Material, Work
 from .schema import ClosedLoopStudy, Scenario
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import figures
-from ..certifier import Certificate, Verdict, certify_plans
+from ..assumptions.selection import Progress
+from ..certificates.certificate import Certificate, Verdict, certify_plans
 from ..control.certainty_equivalent import CertaintyEquivalentOCP, QuadraticCost, Tightening
-from ..control.design import half_widths, tightening_for
 from ..control.robust import RobustOCP, RobustPlan
+from ..control.tightening import half_widths, tightening_for
+from ..data.arrays import FloatArray, IndexArray
+from ..data.sets import Box
+from ..data.trajectories import Trajectories
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
-from ..predictor import MultiStepPredictor
-from ..selection import Progress
-from ..sets import Box
-from ..trajectories import Trajectories
-from ..validation import FloatArray, IndexArray
+from ..prediction.predictor import MultiStepPredictor
+from ..reporting import figures
 from .closed_loop import CERTAINTY_EQUIVALENT, ROBUST
 from .material import OPTIMAL, Limits, Material, Source, Work
 from .region import Region, region_pair, require_region

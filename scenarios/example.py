@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data.files import Plans, save_plans, save_trajectories
+from ..data.trajectories import Trajectories
 from ..errors import InputError
 from ..models.cstr import CSTR
-from ..trajectories import Trajectories
-from ..trajectory_files import Plans, save_plans, save_trajectories
 
 _N_RUNS, _N_STEPS, _NOISE = 240, 5, 0.05
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from ..assumptions.selection import Progress, Selection, select_assumptions
 from ..control.certainty_equivalent import CertaintyEquivalentOCP, Plan, QuadraticCost
-from ..csv_tables import bounds_of_decimals
-from ..envelope.closed_form import ClosedFormEnvelope
+from ..data.arrays import FloatArray
+from ..data.files import load_trajectories
+from ..data.sets import Box
+from ..data.tables import bounds_of_decimals
+from ..data.trajectories import Trajectories
+from ..envelopes.closed_form import ClosedFormEnvelope
 from ..errors import FalsifiedNormBoundError, InputError, UnsettledNormWarning
 from ..models import PLANTS
 from ..models.plant import Plant
-from ..predictor import MultiStepPredictor
-from ..selection import Progress, Selection, select_assumptions
-from ..sets import Box
-from ..trajectories import Trajectories
-from ..trajectory_files import load_trajectories
-from ..validation import FloatArray
+from ..prediction.predictor import MultiStepPredictor
 from .schema import (
     KERNELS,
     ControlProblem,

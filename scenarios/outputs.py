@@ -10,9 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, figures
-from ..predictor_files import save_predictor
-from ..trajectory_files import Plans, save_plans, save_trajectories
+from .. import __version__
+from ..data.files import Plans, save_plans, save_trajectories
+from ..prediction.files import save_predictor
+from ..reporting import figures
 from .closed_loop import LoopRun
 from .design import DesignResult
 from .material import OPTIMAL

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import figures
-from ..certifier import Verdict
+from ..certificates.certificate import Verdict
+from ..data.arrays import FloatArray
+from ..data.sets import Box
+from ..data.trajectories import Trajectories
 from ..errors import InputError
-from ..sets import Box
-from ..trajectories import Trajectories
-from ..validation import FloatArray
+from ..reporting import figures
 from .schema import Scenario
 
 

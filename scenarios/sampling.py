@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import figures
-from ..certifier import Certificate, Verdict, certify, certify_plans
+from ..certificates.certificate import Certificate, Verdict, certify, certify_plans
+from ..data.arrays import FloatArray
+from ..decisions.experiments import Experiment, experiments_around, rank_experiments
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
-from ..experiments import Experiment, experiments_around, rank_experiments
-from ..validation import FloatArray
+from ..reporting import figures
 from .material import OPTIMAL, Material, Work
 from .schema import SamplingStudy, Scenario, by_name
 

@@ -30,12 +30,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..assumptions.selection import NormEstimate
+from ..data.arrays import FloatArray
+from ..data.sets import Box
 from ..errors import InputError
-from ..kernels import Kernel, Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
+from ..kernels.base import Kernel
+from ..kernels.radial import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from ..models import PLANTS
-from ..selection import NormEstimate
-from ..sets import Box
-from ..validation import FloatArray
 
 KERNELS: dict[str, type[Kernel]] = {
     "squared_exponential": SquaredExponential,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..certifier import Certificate, Verdict, certify_plans
+from ..certificates.certificate import Certificate, Verdict, certify_plans
+from ..data.arrays import FloatArray
+from ..data.files import Plans, load_plans
 from ..errors import InputError
-from ..predictor import MultiStepPredictor
-from ..trajectory_files import Plans, load_plans
-from ..validation import FloatArray
+from ..prediction.predictor import MultiStepPredictor
 from .closed_loop import LoopRun, compare_controllers
 from .design import DesignResult, require_design, run_design
 from .material import OPTIMAL, Material, Source, Work, gather, plan_from

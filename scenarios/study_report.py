@@ -7,9 +7,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from .. import figures
-from ..certifier import Verdict
-from ..report import Cell, Gallery, Picture, Report, ReportedPlan, Section, Table
+from ..certificates.certificate import Verdict
+from ..reporting import Cell, Gallery, Picture, Report, ReportedPlan, Section, Table, figures
 from .closed_loop import LoopRun
 from .design import TIGHTENED, DesignResult
 from .material import OPTIMAL

@@ -5,7 +5,7 @@ import pytest
 from test_predictor import feedback_inputs, plant, predictor, windows  # noqa: F401
 
 import rkhs_control as rc
-from rkhs_control.certifier import Verdict
+from rkhs_control.certificates.certificate import Verdict
 
 
 @pytest.fixture

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rkhs_control import __version__, bench, cli, console
+from rkhs_control import __version__
+from rkhs_control.cli import app as cli
+from rkhs_control.cli import benchmarks as bench
+from rkhs_control.cli import tables as console
 from rkhs_control.scenarios.paper import tables
 from rkhs_control.scenarios.schema import load_scenario
 

@@ -13,9 +13,9 @@ from test_predictor import plant  # noqa: F401
 from test_robust import nominal, predictor  # noqa: F401
 
 import rkhs_control as rc
-from rkhs_control.console import loops_table
-from rkhs_control.control import do_mpc_bridge
-from rkhs_control.control.closed_loop import CertifiedMPC, Decision
+from rkhs_control.cli.tables import loops_table
+from rkhs_control.control import do_mpc as do_mpc_bridge
+from rkhs_control.control.certified_loop import CertifiedMPC, Decision
 from rkhs_control.scenarios.closed_loop import LoopRun
 
 START = np.array([2.6, 0.9])

@@ -9,9 +9,9 @@ from flint import arb
 from problems import LONG, random_problem
 
 import rkhs_control as rc
-from rkhs_control.consistency import consistent_function
+from rkhs_control.assumptions.consistency import consistent_function
 
-checker = importlib.import_module("rkhs_control.verify")
+checker = importlib.import_module("rkhs_control.checker")
 
 PROBLEMS_A_CHUNK = 200
 DERIVATIVE_PROBLEMS_A_CHUNK = 20

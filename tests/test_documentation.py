@@ -75,7 +75,7 @@ def test_messages_that_are_explained_are_in_the_code():
 def test_commands_that_are_named_exist():
     from typer.main import get_command
 
-    from rkhs_control.cli import app
+    from rkhs_control.cli.app import app
 
     known = set(get_command(app).commands)
     for page in [ROOT / "README.md", *PAGES]:

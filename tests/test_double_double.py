@@ -10,7 +10,7 @@ from numba import njit
 from problems import ball_kernel
 
 import rkhs_control as rc
-from rkhs_control import double_double
+from rkhs_control.arithmetic import double_double
 
 UNIT = Fraction(1, 2**106)
 FAMILIES = [

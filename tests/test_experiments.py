@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from test_predictor import LENGTHSCALES, feedback_inputs, plant, recorded  # noqa: F401
 
 import rkhs_control as rc
-from rkhs_control.certifier import Verdict
+from rkhs_control.certificates.certificate import Verdict
 from rkhs_control.scenarios.material import Source, Work, gather
 from rkhs_control.scenarios.outputs import write_results
 from rkhs_control.scenarios.sampling import sample_until_decided

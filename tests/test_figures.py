@@ -8,7 +8,7 @@ from test_certifier import plan  # noqa: F401
 from test_predictor import plant, predictor  # noqa: F401
 
 import rkhs_control as rc
-from rkhs_control import figures
+from rkhs_control.reporting import figures
 
 
 @pytest.fixture

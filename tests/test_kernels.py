@@ -10,7 +10,7 @@ from flint import arb, ctx
 from problems import ball_kernel, long_kernel, random_kernel, random_radial
 
 import rkhs_control as rc
-from rkhs_control.functionals import Points
+from rkhs_control.engine.functionals import Points
 
 KERNELS = [
     rc.SquaredExponential(0.7),

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rkhs_control import cli, leaderboard
+from rkhs_control.cli import app as cli
+from rkhs_control.cli import leaderboard
 from rkhs_control.models import henon
 from rkhs_control.scenarios.material import Work
 

@@ -6,9 +6,9 @@ from flint import arb, arb_mat, ctx
 from problems import ball_kernel
 
 import rkhs_control as rc
-from rkhs_control.gram import Gram
-from rkhs_control.least_norm import least_norm
-from rkhs_control.norms import NormBound
+from rkhs_control.assumptions.norms import NormBound
+from rkhs_control.engine.gram import Gram
+from rkhs_control.engine.least_norm import least_norm
 
 CASES_PER_CHUNK = 100
 SIX_STARTS = np.array([0.63, 0.59, 1.38, -1.95, -1.04, -0.62])
@@ -52,8 +52,7 @@ def exact_least_norm(data, kernel, witness):
     `K_AA a = b_A` on the ends, the signs of `a` point inwards, and no other interval is missed.
     """
     ctx.prec = 400
-    # of the two parts of a precise weight, the first comes first
-    active = list(dict(zip(witness.indices[::-1], witness.weights[::-1] > 0, strict=True)).items())
+    active = list(zip(witness.indices, witness.weights > 0, strict=True))
     if not active:
         return 0.0
     K = arb_mat([[ball_kernel(kernel, data.X[i], data.X[j]) for j, _ in active] for i, _ in active])
@@ -78,7 +77,10 @@ def test_six_tied_rows_refute_a_norm_bound_that_is_too_small():
 
 
 def test_least_norm_of_tied_outputs_is_that_of_the_conic_solver(chunk):
-    """Where the conic solver differs, ball arithmetic tells that it is the one that is wrong."""
+    """Where the conic solver differs, ball arithmetic tells that it is the one that is wrong.
+
+    Norms beyond a hundred million times the outputs are told to three digits.
+    """
     n_compared = 0
     for number in range(CASES_PER_CHUNK):
         rng = np.random.default_rng([11, chunk, number])
@@ -90,11 +92,12 @@ def test_least_norm_of_tied_outputs_is_that_of_the_conic_solver(chunk):
             continue
         least, conic = rc.least_norm_estimate(data, kernel).value, conic_least_norm(data, kernel)
         proved = solution.certified_norm(gram, data.lower, data.upper)
-        assert proved >= least * (1.0 - 1e-6) or (proved == 0.0 and least < 1e-40)  # zero fits
+        tolerance = 1e-6 if least < 1e8 * np.abs(data.centre).max() else 1e-3
+        assert proved >= least * (1.0 - tolerance) or (proved == 0.0 and least < 1e-40)  # zero fits
         if conic is not None and abs(least - conic) <= 1e-6 * max(least, 1e-2):
             n_compared += 1
         else:
-            assert least == pytest.approx(exact_least_norm(data, kernel, solution.witness), rel=1e-6)
+            assert least == pytest.approx(exact_least_norm(data, kernel, solution.witness), rel=tolerance)
     assert n_compared > 0.8 * CASES_PER_CHUNK
 
 
@@ -147,3 +150,18 @@ def test_inverted_bounds_are_refused_as_a_contradiction(monkeypatch):
     for family in (rc.OptimalEnvelope, rc.LipschitzEnvelope):
         with pytest.raises(rc.FalsifiedNormBoundError, match=r"at least .* and at most"):
             family(data, rc.SquaredExponential(1.0), 0.01).bounds([[0.0]])
+
+
+@pytest.mark.parametrize("family", [rc.OptimalEnvelope, rc.ClosedFormEnvelope])
+def test_a_nugget_lets_no_refuted_norm_bound_through(family):
+    data = rc.Observations(SIX_STARTS, np.ones(6), 0.05)
+    with pytest.raises(rc.FalsifiedNormBoundError, match=r"at least 1\.424"):
+        family(data, rc.SquaredExponential(1.0), 0.5, nugget=1e3)
+
+
+def test_of_many_data_a_part_does_not_count_as_all():
+    """More than are kept as a matrix: double-doubles only see some of them."""
+    x = np.linspace(-2.0, 2.0, 2500)
+    data = rc.Observations(x, np.clip(3.0 * x, -1.0, 1.0), 0.05)
+    with pytest.raises((rc.SolverError, rc.FalsifiedNormBoundError)):
+        rc.OptimalEnvelope(data, rc.SquaredExponential(1.0), 3e5)

@@ -8,7 +8,7 @@ import pytest
 from problems import random_problem
 
 import rkhs_control as rc
-from rkhs_control import gram
+from rkhs_control.engine import gram
 
 
 def well_posed(rng, n=60, n_dims=2, lengthscale=0.7, noise=0.05, norm_factor=1.3):

@@ -1,6 +1,7 @@
 """The package as a whole: quick to import, built in one direction, clean, and with documentation that runs."""
 
 import ast
+import importlib
 import re
 import shutil
 import subprocess
@@ -9,49 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import rkhs_control
+from rkhs_control import ROOMS
 from rkhs_control.scenarios.example import write_example
 
 ROOT = Path(__file__).resolve().parents[1]
-ORDER = [
-    "verify",
-    "errors",
-    "validation",
-    "sets",
-    "trajectories",
-    "csv_tables",
-    "trajectory_files",
-    "observations",
-    "double_double",
-    "kernels",
-    "functionals",
-    "active_set",
-    "path",
-    "gram",
-    "witness",
-    "precise_least_norm",
-    "least_norm",
-    "norms",
-    "consistency",
-    "regression",
-    "envelope",
-    "selection",
-    "optimise",
-    "predictor",
-    "predictor_files",
-    "certificate_format",
-    "certifier",
-    "experiments",
-    "control",
-    "figures",
-    "report",
-    "models",
-    "scenarios",
-    "bench",
-    "leaderboard",
-    "soundness",
-    "console",
-    "cli",
-]
 
 
 def run(*command):
@@ -66,36 +29,52 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_every_public_name_can_be_imported():
-    import rkhs_control
-
     for name in rkhs_control.__all__:
         assert getattr(rkhs_control, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = rkhs_control.nonsense
 
 
-def module_of(file):
-    """Which of ORDER a source file belongs to."""
+def room_of(file):
+    """Which of the rooms a source file belongs to."""
     parts = file.relative_to(ROOT).parts
     return parts[1].removesuffix(".py") if parts[0] == "rkhs_control" else parts[0]
 
 
-def imported_modules(file):
-    """Those of ORDER that a source file imports from, wherever in it."""
-    depth = len(file.relative_to(ROOT).parts) - (1 if file.is_relative_to(ROOT / "rkhs_control") else 0)
+def imported_rooms(file):
+    """Those that a source file imports from, wherever in it and only for types, too."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    package = list(parts[:-1]) if parts[0] == "rkhs_control" else ["rkhs_control", *parts[:-1]]
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == depth:
-            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-            yield from (name for name in names if name in ORDER)
+        if isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            target = [*above, *(node.module or "").split(".")] if node.module else above
+            names = [target[1]] if len(target) > 1 else [alias.name for alias in node.names]
+            if target[:1] == ["rkhs_control"]:
+                yield from (name for name in names if not name.startswith("__"))
+        if isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("rkhs_control."))
 
 
-def test_modules_import_only_from_those_before_them():
+def test_rooms_import_only_from_those_before_them():
     files = [f for folder in ("rkhs_control", "models", "scenarios") for f in (ROOT / folder).rglob("*.py")]
     for file in files:
-        if file == ROOT / "rkhs_control" / "__init__.py":
+        if file.parent == ROOT / "rkhs_control" and file.stem in ("__init__", "__main__"):
             continue
-        for used in imported_modules(file):
-            assert ORDER.index(used) < ORDER.index(module_of(file)), f"{file.name} imports {used}"
+        for used in imported_rooms(file):
+            assert ROOMS.index(used) <= ROOMS.index(room_of(file)), f"{file.relative_to(ROOT)} imports {used}"
+
+
+def test_the_package_runs_as_a_module():
+    assert run(sys.executable, "-m", "rkhs_control", "--version").stdout.strip() == rkhs_control.__version__
+
+
+def test_every_room_says_what_it_is_for():
+    for room in set(ROOMS) - {"models", "scenarios"}:
+        assert importlib.import_module(f"rkhs_control.{room}").__doc__
+    packages = {path.parent.name for path in (ROOT / "rkhs_control").glob("*/__init__.py")}
+    modules = {path.stem for path in (ROOT / "rkhs_control").glob("*.py")} - {"__init__", "__main__"}
+    assert packages | modules | {"models", "scenarios"} == set(ROOMS)
 
 
 @pytest.mark.parametrize("command", [("ruff", "check", "."), ("ruff", "format", "--check", ".")], ids=" ".join)

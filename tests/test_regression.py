@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rkhs_control as rc
-from rkhs_control.regression import cross_validate_per_dimension
+from rkhs_control.assumptions.regression import cross_validate_per_dimension
 
 LENGTHSCALES, RIDGES = [0.5, 1, 2], [1e-4, 1e-3, 1e-2, 1e-1]
 

@@ -17,11 +17,10 @@ from test_certifier import plan  # noqa: F401
 from test_predictor import plant, predictor, windows  # noqa: F401
 
 import rkhs_control as rc
-from rkhs_control import figures
-from rkhs_control.experiments import Experiment
-from rkhs_control.norms import least_norm_estimate
-from rkhs_control.report import Cell, Commands, Gallery, Picture, Section, Table
-from rkhs_control.report.numbers import rounded_down
+from rkhs_control.assumptions.norms import least_norm_estimate
+from rkhs_control.decisions.experiments import Experiment
+from rkhs_control.reporting import Cell, Commands, Gallery, Picture, Section, Table, figures
+from rkhs_control.reporting.numbers import rounded_down
 from rkhs_control.scenarios.design import TIGHTENED, DesignResult
 from rkhs_control.scenarios.example import write_example
 from rkhs_control.scenarios.material import OPTIMAL, Limits, Material, Work

@@ -11,13 +11,14 @@ from flint import arb, ctx
 from problems import ball_kernel, random_kernel, random_radial
 
 import rkhs_control as rc
-from rkhs_control import cli, console
-from rkhs_control.functionals import Derivative, Points
-from rkhs_control.gram import Gram
+from rkhs_control.cli import app as cli
+from rkhs_control.cli import tables as console
+from rkhs_control.engine.functionals import Derivative, Points
+from rkhs_control.engine.gram import Gram
+from rkhs_control.engine.witness import Witness
 from rkhs_control.soundness import campaign, problems
 from rkhs_control.soundness.campaign import Campaign, Tally, run_case
 from rkhs_control.soundness.truths import Truth, combination, inner, root, rounded_up, value_at
-from rkhs_control.witness import Witness
 
 # Truths
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import rkhs_control as rc
+from rkhs_control.data.files import Plans, load_plans, save_plans
 from rkhs_control.models.cstr import CSTR
-from rkhs_control.trajectory_files import Plans, load_plans, save_plans
 
 
 @pytest.fixture
@@ -715,3 +715,22 @@ def test_broken_npz_files_are_one_line(tmp_path, content):
     (tmp_path / "runs.npz").write_bytes(content)
     with pytest.raises(rc.InputError, match="not a readable NPZ file"):
         rc.load_trajectories(tmp_path / "runs.npz")
+
+
+@pytest.mark.parametrize("ending", [".npz", ".mat", ".h5"])
+def test_another_noise_bound_for_saved_windows_is_one_of_their_starts_too(ending, rng, tmp_path):
+    recording = rng.normal(size=(12, 2)), rng.normal(size=(11, 1))
+    for stated, told, expected in ((None, {}, 0.1), (0.0, {}, 0.0), (None, {"initial_state_noise": 0.03}, 0.03)):
+        windows = rc.Trajectories.from_recordings([recording], 3, noise_bound=0.01, initial_state_noise=stated)
+        rc.save_trajectories(windows, tmp_path / f"windows{ending}")
+        loaded = rc.load_trajectories(tmp_path / f"windows{ending}", noise_bound=0.1, **told)
+        np.testing.assert_allclose(loaded.initial_state_noise, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ending", "content"), [(".npz", b"PK\x03\x04" + bytes(40)), (".mat", b"junk"), (".h5", b"x" * 600)]
+)
+def test_broken_binary_files_are_one_sentence(ending, content, tmp_path):
+    (tmp_path / f"runs{ending}").write_bytes(content)
+    with pytest.raises(rc.InputError, match="not a readable"):
+        rc.load_trajectories(tmp_path / f"runs{ending}", noise_bound=0.1)

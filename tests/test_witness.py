@@ -9,9 +9,10 @@ from flint import arb, ctx
 from problems import ball_kernel, henon, henon_envelope, random_problem
 
 import rkhs_control as rc
-from rkhs_control import gram
-from rkhs_control.functionals import Points
-from rkhs_control.witness import Witness, dot_up, product_up, sqrt_up, sum_up
+from rkhs_control.arithmetic.rounding import dot_up, product_up, sqrt_up, sum_up
+from rkhs_control.engine import gram
+from rkhs_control.engine.functionals import Points
+from rkhs_control.engine.witness import Witness
 
 
 def exact_upper_value(witness, x, kernel, X, lower, upper, norm_bound):

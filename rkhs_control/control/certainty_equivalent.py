@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..assumptions.regression import KernelModel, kernel_ridge
+from ..assumptions.selection import Progress, step_observations
+from ..data.arrays import FloatArray, as_floats, as_points, as_vector
+from ..data.sets import Box
+from ..data.trajectories import Trajectories
 from ..errors import InputError
-from ..kernels import Kernel
-from ..predictor import MultiStepPredictor, by_step_and_state
-from ..regression import KernelModel, kernel_ridge
-from ..selection import Progress, step_observations
-from ..sets import Box
-from ..trajectories import Trajectories
-from ..validation import FloatArray, as_floats, as_points, as_vector
+from ..kernels.base import Kernel
+from ..prediction.predictor import MultiStepPredictor, by_step_and_state
 
 _PLANS_A_TASK = 20
 

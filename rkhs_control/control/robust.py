@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..certifier import Certificate, Question, Verdict
-from ..envelope.closed_form import ClosedFormEnvelope
-from ..envelope.optimal import OptimalEnvelope
+from ..assumptions.selection import Progress
+from ..certificates.certificate import Certificate, Question, Verdict
+from ..data.arrays import FloatArray, as_floats, as_points, as_vector
+from ..data.sets import Box, Polytope
+from ..engine.functionals import Points
+from ..engine.witness import Witness
+from ..envelopes.closed_form import ClosedFormEnvelope
+from ..envelopes.optimal import OptimalEnvelope
 from ..errors import InputError
-from ..functionals import Points
-from ..predictor import MultiStepPredictor
-from ..selection import Progress
-from ..sets import Box, Polytope
-from ..validation import FloatArray, as_floats, as_points, as_vector
-from ..witness import Witness
+from ..prediction.predictor import MultiStepPredictor
 from .certainty_equivalent import CertaintyEquivalentOCP, Plan, solve_from
 
 _PLANS_A_TASK = 4

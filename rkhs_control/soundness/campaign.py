@@ -24,17 +24,17 @@ import numpy as np
 from flint import arb, ctx
 
 from .. import __version__
-from ..envelope.alternating import AlternatingEnvelope
-from ..envelope.base import Envelope
-from ..envelope.closed_form import ClosedFormEnvelope
-from ..envelope.conic import ConicEnvelope
-from ..envelope.energy import EnergyEnvelope
-from ..envelope.lipschitz import LipschitzEnvelope
-from ..envelope.optimal import OptimalEnvelope
+from ..assumptions.selection import Progress
+from ..data.arrays import LARGEST
+from ..envelopes.alternating import AlternatingEnvelope
+from ..envelopes.base import Envelope
+from ..envelopes.closed_form import ClosedFormEnvelope
+from ..envelopes.conic import ConicEnvelope
+from ..envelopes.energy import EnergyEnvelope
+from ..envelopes.lipschitz import LipschitzEnvelope
+from ..envelopes.optimal import OptimalEnvelope
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
-from ..predictor import MultiStepPredictor
-from ..selection import Progress
-from ..validation import LARGEST
+from ..prediction.predictor import MultiStepPredictor
 from .plants import Plant, draw_plant
 from .problems import Problem, draw_problem
 from .truths import Combination, Truth, combination
@@ -277,7 +277,7 @@ class Campaign:
             content = json.loads(file.read_text())
             settings, chunks = content["settings"], content["chunks"]
             done = {int(first): Tally(**tally) for first, tally in chunks.items()}
-        except (ValueError, TypeError, KeyError):
+        except (AttributeError, ValueError, TypeError, KeyError):
             raise InputError(f"{file} is not a file that this campaign has kept; choose another") from None
         if settings != asdict(self):
             raise InputError(f"{file} was kept with other settings, {settings}; choose another file, or remove it")

@@ -14,9 +14,9 @@ from itertools import product
 import numpy as np
 from flint import arb, ctx
 
-from ..kernels import Kernel
-from ..trajectories import Trajectories, stacked
-from ..validation import FloatArray
+from ..data.arrays import FloatArray
+from ..data.trajectories import Trajectories, stacked
+from ..kernels.base import Kernel
 from .problems import Scales, draw_design, draw_kernel, draw_scales, draw_truth, sufficient_precision
 from .truths import Combination, Truth, inner, root, rounded_up, value_at
 

@@ -21,13 +21,15 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb, ctx
 
-from ..envelope.optimal import OptimalEnvelope
+from ..assumptions.norms import LEAST_BOUND
+from ..data.arrays import FloatArray
+from ..data.observations import Observations
+from ..engine.functionals import Derivative, Functional, Points
+from ..envelopes.optimal import OptimalEnvelope
 from ..errors import RkhsControlError
-from ..functionals import Derivative, Functional, Points
-from ..kernels import Kernel, Matern12, Matern32, Matern52, Product, RationalQuadratic, Scale, SquaredExponential, Sum
-from ..norms import LEAST_BOUND
-from ..observations import Observations
-from ..validation import FloatArray
+from ..kernels.base import Kernel
+from ..kernels.composite import Product, Scale, Sum
+from ..kernels.radial import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from .truths import Combination, Section, Truth, combination, inner, root, rounded_up, value_at
 
 _MOST_INPUTS = 40

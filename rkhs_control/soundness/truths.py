@@ -16,19 +16,10 @@ from typing import NamedTuple
 
 from flint import arb
 
-from ..functionals import Derivative, Functional, Points
-from ..kernels import (
-    Kernel,
-    Matern12,
-    Matern32,
-    Matern52,
-    Product,
-    Radial,
-    RationalQuadratic,
-    Scale,
-    SquaredExponential,
-    Sum,
-)
+from ..engine.functionals import Derivative, Functional, Points
+from ..kernels.base import Kernel
+from ..kernels.composite import Product, Scale, Sum
+from ..kernels.radial import Matern12, Matern32, Matern52, Radial, RationalQuadratic, SquaredExponential
 
 
 class Section(NamedTuple):

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ...envelope.alternating import AlternatingEnvelope
-from ...envelope.closed_form import ClosedFormEnvelope
-from ...envelope.optimal import OptimalEnvelope
-from ...figures import panels_of
-from ...kernels import SquaredExponential
+from ...data.arrays import FloatArray
+from ...data.observations import Observations
+from ...envelopes.alternating import AlternatingEnvelope
+from ...envelopes.closed_form import ClosedFormEnvelope
+from ...envelopes.optimal import OptimalEnvelope
+from ...kernels.radial import SquaredExponential
 from ...models import henon
-from ...observations import Observations
-from ...validation import FloatArray
+from ...reporting.figures import panels_of
 from ..material import Work
 from .result import PaperResult, Row
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ...envelope.base import Band
-from ...envelope.optimal import OptimalEnvelope
+from ...assumptions.norms import ConsistencyFrontier, consistency_frontier, least_norm_estimate, norm_growth
+from ...assumptions.regression import KernelModel
+from ...assumptions.selection import Progress
+from ...data.arrays import FloatArray, IndexArray
+from ...data.observations import Observations
+from ...envelopes.base import Band
+from ...envelopes.optimal import OptimalEnvelope
 from ...errors import FalsifiedNormBoundError
-from ...figures import panels_of
-from ...kernels import SquaredExponential
-from ...norms import ConsistencyFrontier, consistency_frontier, least_norm_estimate, norm_growth
-from ...observations import Observations
-from ...regression import KernelModel
-from ...selection import Progress
-from ...validation import FloatArray, IndexArray
+from ...kernels.radial import SquaredExponential
+from ...reporting.figures import panels_of
 from ..material import Work
 from .result import PaperResult, Row
 

@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from ...envelope.base import Band
-from ...envelope.closed_form import ClosedFormEnvelope
-from ...envelope.optimal import OptimalEnvelope
-from ...figures import panels_of
-from ...functionals import Points
-from ...kernels import Kernel, SquaredExponential
+from ...assumptions.regression import kernel_ridge
+from ...data.arrays import FloatArray
+from ...data.observations import Observations
+from ...engine.functionals import Points
+from ...envelopes.base import Band
+from ...envelopes.closed_form import ClosedFormEnvelope
+from ...envelopes.optimal import OptimalEnvelope
+from ...kernels.base import Kernel
+from ...kernels.radial import SquaredExponential
 from ...models import henon
-from ...observations import Observations
-from ...regression import kernel_ridge
-from ...validation import FloatArray
+from ...reporting.figures import panels_of
 from ..material import Work
 from .result import PaperResult, Row
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...figures import save_figure
+from ...reporting.figures import save_figure
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ...envelope.optimal import OptimalEnvelope
-from ...figures import panels_of
-from ...kernels import SquaredExponential
+from ...assumptions.norms import consistency_frontier
+from ...data.arrays import FloatArray, IndexArray
+from ...data.observations import Observations
+from ...data.sets import Box
+from ...decisions.optimise import SafeOptimum, minimise
+from ...envelopes.optimal import OptimalEnvelope
+from ...kernels.radial import SquaredExponential
 from ...models import henon
-from ...norms import consistency_frontier
-from ...observations import Observations
-from ...optimise import SafeOptimum, minimise
-from ...sets import Box
-from ...validation import FloatArray, IndexArray
+from ...reporting.figures import panels_of
 from ..material import Work
 from .henon import PYTHON_NUGGET, RegularisedValue
 from .result import PaperResult, Row

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ...envelope.closed_form import ClosedFormEnvelope
-from ...envelope.gaussian_process import GaussianProcessEnvelope
-from ...envelope.optimal import OptimalEnvelope
-from ...figures import panels_of
-from ...kernels import SquaredExponential
+from ...assumptions.regression import kernel_ridge
+from ...data.arrays import FloatArray
+from ...data.observations import Observations
+from ...envelopes.closed_form import ClosedFormEnvelope
+from ...envelopes.gaussian_process import GaussianProcessEnvelope
+from ...envelopes.optimal import OptimalEnvelope
+from ...kernels.radial import SquaredExponential
 from ...models import henon
-from ...observations import Observations
-from ...regression import kernel_ridge
-from ...validation import FloatArray
+from ...reporting.figures import panels_of
 from ..material import Work
 from .henon import BLUE, CONIC_ACCURACY, GREEN, ORANGE, PYTHON_NUGGET, RegularisedValue, rounds_to
 from .result import PaperResult, Row

@@ -1,0 +1,1 @@
+"""Numbers: outward rounding, and twice the digits where doubles cancel."""

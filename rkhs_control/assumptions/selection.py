@@ -1,0 +1,265 @@
+"""Choosing what a predictor assumes: kernels by cross-validation, norm bounds by estimate, for every step and state.
+
+What is chosen is an assumption, not a proof. Runs that had no part in the choice can refute it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arithmetic.rounding import UNDERFLOW, UNIT_ROUNDOFF
+from ..data.arrays import FloatArray, positive
+from ..data.observations import Observations
+from ..data.trajectories import Trajectories
+from ..engine.gram import Gram
+from ..engine.least_norm import least_norm_along
+from ..errors import ContradictoryDataError, InputError, SolverError, UnsettledNormWarning
+from ..kernels.base import Kernel
+from ..kernels.radial import SquaredExponential
+from .norms import TINY, NormBound, least_norm_estimate, norm_growth
+from .regression import cross_validate, cross_validate_per_dimension
+
+Progress = Callable[[int, int], None]
+"""`progress(done, total)`, called as the work goes on."""
+
+NormEstimate = Literal["least_norm", "interpolant"]
+
+_NEARLY = 0.1
+"""A lengthscale whose mean squared error is larger by no more than this share does nearly as well."""
+
+SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Where no lengthscales are given: so many standard deviations of each coordinate."""
+
+
+SHARES = (0.25, 0.5, 1.0)
+"""Of the data, on which the least norm is watched as it grows."""
+
+_SETTLED = 1.5
+"""A least norm that the second half of the data raises by no more than this factor has settled; smooth plants stay
+below 1.3 with a hundred runs or more, saturation, dead zones and stiction come to between 2 and 25."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """By step and state: the kernel, the norm bound, and the regularisation that goes with the kernel."""
+
+    kernels: list[list[Kernel]]
+    norm_bounds: list[list[NormBound]]
+    regularisations: list[list[float]]
+    growth: list[list[FloatArray]]
+    """Least norms through `SHARES` of the data."""
+    state_names: tuple[str, ...]
+
+    @property
+    def doubt(self) -> str:
+        """Which norm estimates have not settled, the worst first, and what to do; empty where all have."""
+        factors = {
+            (n, name): norms[-1] / norms[-2] if norms[-2] > 0.0 else 1.0
+            for n, row in enumerate(self.growth, start=1)
+            for name, norms in zip(self.state_names, row, strict=True)
+        }
+        unsettled = sorted(
+            (pair for pair in factors if factors[pair] > _SETTLED), key=factors.__getitem__, reverse=True
+        )
+        if not unsettled:
+            return ""
+        named = ", ".join(f"{name} at step {n} (times {factors[n, name]:.3g})" for n, name in unsettled[:3])
+        more = f" and {len(unsettled) - 3} more" if len(unsettled) > 3 else ""
+        return (
+            f"norm estimates have not settled: the second half of the data raised those of {named}{more}. The norm "
+            "bounds may be too small. Record more, raise the safety factor, take a rougher kernel (Matern) or shorter "
+            "lengthscales; a plant that saturates, sticks or has a dead zone may fit no smooth kernel"
+        )
+
+
+def step_observations(
+    runs: Trajectories, n: int, i: int, noise_bound: float | FloatArray | None = None
+) -> Observations:
+    """What the runs say about state `i` after `n` steps, as a function of `runs.arguments(n)`."""
+    noise = runs.noise_bound[n - 1, i] if noise_bound is None else noise_bound
+    return Observations(runs.arguments(n), runs.states[:, n, i], noise)
+
+
+def select_assumptions(
+    runs: Trajectories,
+    lengthscales: Sequence[float | Sequence[float]] | None = None,
+    *,
+    regularisations: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1),
+    folds: int = 5,
+    per_dimension: bool = False,
+    kernel: Callable[[Any], Kernel] = SquaredExponential,
+    norm_estimate: NormEstimate = "least_norm",
+    safety_factor: float = 3.0,
+    initial_state_noise: npt.ArrayLike | None = None,
+    rng: np.random.Generator | None = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Selection:
+    """Choose kernels, norm bounds and regularisations from recorded runs.
+
+    Parameters
+    ----------
+    lengthscales : candidates, numbers or one a coordinate of `z` at the last step (the first ones serve shorter
+        sequences); by default multiples of the standard deviation of each coordinate
+    per_dimension : start from the best candidate and go on to a lengthscale for every coordinate
+    kernel : makes a kernel from a lengthscale
+    norm_estimate : `"least_norm"`, the least norm of a function through the intervals, or `"interpolant"`, the paper's
+        Appendix A, which takes the outputs as free of noise and is far larger where they are not; no estimate is below
+        that of a bump as high as the noise bound, which could hide in the noise
+    safety_factor : the norm bound is the estimate times this. Where noise limits what can be told, a generous factor
+        widens the boxes little.
+    initial_state_noise : how far recorded initial states may be from the true ones, instead of what `runs` say of that
+    """
+    from joblib import Parallel, delayed
+
+    if norm_estimate not in ("least_norm", "interpolant"):
+        raise InputError(f"norm_estimate must be 'least_norm' or 'interpolant'; got {norm_estimate!r}")
+    runs = runs.with_initial_state_noise(initial_state_noise)
+    noise = runs.initial_state_noise
+    pairs = [(n, i) for n in range(1, runs.horizon + 1) for i in range(runs.n_states)]
+    generators = [None] * len(pairs) if rng is None else rng.spawn(len(pairs))
+
+    def choose(n: int, i: int, generator: np.random.Generator | None) -> tuple[Kernel, NormBound, float, FloatArray]:
+        data = _for_models(runs, n, i, noise)
+        candidates = _candidates(lengthscales, data.X)
+        if len(data) < 2:
+            raise InputError("all runs have the same initial state and inputs: nothing can be learned from them")
+        settings: Any = {"folds": min(folds, len(data)), "kernel": kernel}
+        again = copy.deepcopy(generator)  # for the same folds
+        errors = cross_validate(data, candidates, regularisations, rng=generator, **settings).errors
+        best = _shortest_good(candidates, errors)
+        model, ridge = kernel(candidates[best]), float(regularisations[int(np.argmin(errors[best]))])
+        if per_dimension:
+            refined = cross_validate_per_dimension(data, [candidates[best]], regularisations, rng=again, **settings)
+            model, ridge = refined.kernel, refined.regularisation
+        try:
+            estimate, intervals = _estimate(runs, n, i, model, noise)
+        except SolverError as error:
+            raise SolverError(f"step {n}, state {runs.state_names[i]}: {error}{runs.caveat}") from None
+        growth = _growth(intervals, model, in_blocks=runs.is_windowed)
+        if norm_estimate == "interpolant":
+            estimate = norm_growth(data.X, data.centre, model).estimate
+        hidden = float(runs.noise_bound[n - 1, i]) / math.sqrt(model.variance)
+        if hidden > estimate.value:
+            estimate = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
+        return model, estimate.times(safety_factor), ridge, growth
+
+    tasks = (delayed(choose)(n, i, generator) for (n, i), generator in zip(pairs, generators, strict=True))
+    found = []
+    for result in Parallel(n_jobs=n_jobs, return_as="generator")(tasks):
+        found.append(result)
+        if progress is not None:
+            progress(len(found), len(pairs))
+    kernels, bounds, chosen_regularisations, growth = (
+        [[found[n * runs.n_states + i][part] for i in range(runs.n_states)] for n in range(runs.horizon)]
+        for part in range(4)
+    )
+    selection = Selection(kernels, bounds, chosen_regularisations, growth, runs.state_names)
+    if selection.doubt:
+        warnings.warn(selection.doubt, UnsettledNormWarning, stacklevel=2)
+    return selection
+
+
+def displacement(kernel: Kernel, radius: float, noise: FloatArray, n_known: int) -> float:
+    """The largest `|f(z) - f(z')|` for `||f|| <= radius` and `z'` within `noise` in the first coordinates, rounded up.
+
+    It is `radius || k_z - k_z' ||` at the corner, because kernels fall with every coordinate's distance; the `n_known`
+    coordinates that follow are the same.
+    """
+    corner = np.concatenate([noise, np.zeros(n_known)])[None, :]
+    fall = float(kernel.fall(corner, np.zeros_like(corner))[0, 0])
+    if np.any(noise):
+        fall += UNDERFLOW * kernel.variance
+    return radius * math.sqrt(2.0 * fall) * (1.0 + kernel.rounding(corner.shape[1]) + 8.0 * UNIT_ROUNDOFF)
+
+
+def _estimate(runs: Trajectories, n: int, i: int, kernel: Kernel, noise: FloatArray) -> tuple[NormBound, Observations]:
+    """The least norm of a function through the intervals, and the intervals.
+
+    Where inputs are uncertain, the norm itself widens the intervals: it is the least that needs no more than itself.
+    """
+    bound, by_norm = float(runs.noise_bound[n - 1, i]), displacement(kernel, 1.0, noise, n * runs.n_inputs)
+    data = _for_models(runs, n, i, noise)
+    if by_norm == 0.0:
+        return least_norm_estimate(data, kernel), data
+    gram = Gram(data.X, kernel)
+
+    def widened(norm: float) -> Observations:
+        return step_observations(runs, n, i, bound + norm * by_norm)
+
+    def is_refuted(norm: float) -> bool:
+        try:
+            wide = widened(norm)
+        except ContradictoryDataError:
+            return True
+        return least_norm_along(gram, wide.lower, wide.upper).certified_norm(gram, wide.lower, wide.upper) > norm
+
+    def needed(norm: float) -> float:
+        try:
+            return least_norm_estimate(widened(norm), kernel).value
+        except SolverError:
+            return math.inf
+
+    low, high = 0.0, max(float(np.abs(data.centre).max()) / math.sqrt(kernel.variance), TINY)
+    while is_refuted(high):
+        low, high = high, 2.0 * high
+    while high - low > 1e-2 * high:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
+    while needed(high) > high:  # rounding had hidden that it is refuted
+        high *= 2.0
+    text = f"least norm through {len(data)} intervals ({high:.6g}) widened for uncertain initial states"
+    return NormBound(high, text, 1.0), widened(high)
+
+
+def _for_models(runs: Trajectories, n: int, i: int, noise: FloatArray) -> Observations:
+    """As `step_observations`, but outputs at equal inputs may differ by anything where inputs are uncertain."""
+    if not noise.any():
+        return step_observations(runs, n, i)
+    return step_observations(runs, n, i, runs.noise_bound[n - 1, i] + np.ptp(runs.states[:, n, i]))
+
+
+def _growth(data: Observations, kernel: Kernel, *, in_blocks: bool) -> FloatArray:
+    """Least norms through `SHARES` of the data: from the first on where they are windows of recordings, or every so
+    many of them."""
+    shares = [np.arange(len(data)) < share * len(data) for share in SHARES]
+    if not in_blocks:
+        shares = [np.arange(len(data)) * share % 1.0 < share for share in SHARES]
+    gram, norms = Gram(data.X, kernel), []
+    for share in shares:
+        lower, upper = (
+            np.where(share, end, open_end) for end, open_end in ((data.lower, -np.inf), (data.upper, np.inf))
+        )
+        norms.append(least_norm_along(gram, lower, upper).certified_norm(gram, lower, upper))
+    return np.maximum.accumulate(norms)
+
+
+def _shortest_good(candidates: Sequence[Any], errors: FloatArray) -> int:
+    """Which lengthscale is the shortest that predicts nearly as well as the best.
+
+    Long ones leave out functions that the data cannot tell from the truth yet: of two that do equally well, the shorter
+    assumes less.
+    """
+    least = errors.min(axis=1)
+    good = np.flatnonzero(least <= (1.0 + _NEARLY) * least.min()).tolist()
+    return min(good, key=lambda c: float(np.mean(np.log(candidates[c]))))
+
+
+def _candidates(given: Sequence[float | Sequence[float]] | None, X: FloatArray) -> list[Any]:
+    """Lengthscales for the coordinates of `X`."""
+    if given is None:
+        spread = X.std(axis=0)
+        spread = np.where(spread > 1e-12 * (1.0 + np.abs(X).max(axis=0)), spread, 1.0)
+        return [tuple((factor * spread).tolist()) for factor in SPREADS]
+    return [
+        positive(scale, "lengthscales") if np.ndim(scale) == 0 else tuple(scale)[: X.shape[1]]  # type: ignore[arg-type]
+        for scale in given
+    ]

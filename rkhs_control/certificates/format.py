@@ -1,0 +1,135 @@
+"""The certificate file: versioned JSON, self-contained, checked by `checker.py`, which knows nothing of this module.
+
+Its JSON Schema is `docs/certificate.schema.json`, made from the classes below. Floats are written by their shortest
+decimal that reads back to the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+FORMAT: Literal["rkhs_control certificate"] = "rkhs_control certificate"
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Halfspaces(Part):
+    """`normals @ x <= offsets`, with a name for every row; one that is an inequality must be that of its row."""
+
+    names: list[str]
+    normals: list[list[float]]
+    offsets: list[float]
+
+
+class Ends(Part):
+    """A box; null is no limit."""
+
+    lower: list[float | None]
+    upper: list[float | None]
+
+
+class QuestionPart(Part):
+    """The plan, and what it is to keep."""
+
+    state_names: list[str]
+    input_names: list[str]
+    x0: list[float]
+    inputs: list[list[float]] = Field(description="one row per step")
+    initial_state_noise: list[float] = Field(description="how far the true initial state may be from x0, per state")
+    state_limits: Halfspaces
+    input_limits: Ends | None
+    input_rate_limits: Ends | None = Field(description="of the change from one step to the next")
+
+
+class FilePart(Part):
+    name: str
+    sha256: str
+    is_windowed: bool = Field(description="whether samples begin at any instant of a recording, not only at its first")
+
+
+class DataPart(Part):
+    """The recordings behind the samples."""
+
+    n_runs: int
+    sha256: str = Field(description="of the bytes of all states, then all inputs, as little-endian doubles")
+    file: FilePart | None = Field(description="the file that they were read from")
+    initial_state_noise: list[float] = Field(description="how far recorded initial states may be from the true ones")
+
+
+class Assumed(Part):
+    value: float = Field(ge=0)
+    provenance: str
+
+
+class Proof(Part):
+    """A bound, and the witness that proves it: weights on samples `f(inputs[i]) in intervals[i]`.
+
+    That of a lower bound proves an upper bound of `-f`.
+    """
+
+    bound: float
+    inputs: list[list[float]] = Field(description="initial state, then the inputs of all steps so far")
+    intervals: list[tuple[float, float]]
+    weights: list[float]
+
+
+class Function(Part):
+    """`sum_j weights_j k(., inputs_j)`, of norm at most the norm bound: it passes through all recorded intervals.
+
+    That is, within the noise bound of what was recorded, and what uncertain initial states can do.
+    """
+
+    inputs: list[list[float]]
+    weights: list[float]
+
+
+class Component(Part):
+    """One state after one step."""
+
+    kernel: dict[str, Any] = Field(description="`kind`, its parameters, and kernels in it")
+    norm_bound: Assumed
+    noise_bound: Assumed
+    consistency: Function = Field(description="proves that the samples do not refute the assumptions")
+    lower: Proof
+    upper: Proof
+
+
+class Claim(Part):
+    verdict: Literal["CERTIFIED", "UNDECIDED", "REFUTED"]
+    margin: float | None = Field(description="the smallest of all; null without limits")
+    margins: list[list[float]] = Field(
+        description="one row per step, one entry per limit: how far inside it the box is, at least"
+    )
+
+
+class MadeWith(Part):
+    rkhs_control: str
+    python: str
+    numpy: str
+    seed: int | None
+
+
+class CertificateFile(Part):
+    """A certificate: what was asked, what is assumed, what is claimed, and the proof."""
+
+    format: Literal["rkhs_control certificate"] = FORMAT
+    version: Literal[2] = 2
+    question: QuestionPart
+    data: DataPart
+    steps: list[list[Component]] = Field(description="one row per step, one entry per state")
+    claim: Claim
+    made_with: MadeWith
+    digest: str = Field(default="", description="SHA-256 of everything else as JSON with sorted keys and no spaces")
+
+    def write(self, file: str | Path) -> None:
+        """With its digest."""
+        from ..checker import digest
+
+        content = self.model_dump(mode="json")
+        Path(file).write_text(json.dumps({**content, "digest": digest(content)}, allow_nan=False) + "\n")

@@ -1,0 +1,1149 @@
+"""Check a certificate without trusting whoever made it.
+
+    python checker.py plan.json [--data runs.csv]
+
+This file needs python-flint and nothing else: copy it out, read it, run it. For every step, state and side the
+certificate holds a *witness*, weights `w` on recorded samples `f(x_i) in [l_i, u_i]`. For any weights whatever,
+
+    f(x) <= norm_bound * || k_x - sum_i w_i k_{x_i} ||  +  sum_i max(w_i u_i, w_i l_i)
+
+for every `f` of norm at most `norm_bound` (reproducing property and Cauchy-Schwarz); a lower bound is one of `-f`. The
+right-hand side is enclosed in ball arithmetic and compared with the claimed bound; then verdict and margins are derived
+from the claimed bounds and the limits in exact rational arithmetic.
+
+Everything follows from contradictory assumptions. So for every step and state the certificate also holds a function of
+norm at most `norm_bound` that passes through the intervals, and that is proved, too: through the samples that the
+witnesses touch or, with the recordings at hand, through all that was recorded. The samples are then looked up as well.
+
+What is *not* proved are the assumptions themselves, the norm bounds and the noise bounds. They are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+import struct
+import sys
+import unicodedata
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from operator import add, mul
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from flint import arb, arb_mat, ctx
+
+FORMAT, VERSION = "rkhs_control certificate", 2
+MAX_BYTES, MAX_DATA_BYTES = 2**24, 2**27
+WORK = 30_000_000
+"""How much may be done for one certificate, in units of about a tenth of a microsecond."""
+PRECISIONS = (256, 2048)
+"""In bits; the second one is for what the first does not decide."""
+MAX_REPAIRED = 200
+"""So many intervals may be missed by rounding."""
+ROUNDING = 1e-10
+"""What rounding can do to the values of a function, as a share of the sum of all its weights."""
+SMALLEST, LARGEST = 1e-50, 1e50
+EXIT_CODES = "Exit codes: 0 accepted, whatever the verdict, which is printed; 1 rejected; 4 unreadable."
+
+
+class UnreadableError(Exception):
+    """The file is not a certificate of a version that is known here, or the recordings are not readable."""
+
+
+class RejectedError(Exception):
+    """The certificate does not prove what it claims; the message is the first reason."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a certificate was accepted; if not, the first reason; if so, what that promises."""
+
+    accepted: bool
+    reason: str = ""
+    verdict: str = ""
+    slacks: list[dict[str, Any]] = field(default_factory=list)
+    """For every bound: by how much more than claimed is proved, absolute and as a share of the bound."""
+    n_samples_found: int | None = None
+    """How many samples were looked up in the recordings."""
+    plan: list[str] = field(default_factory=list)
+    """The initial state and the inputs that the verdict is about, in words."""
+    limits: list[str] = field(default_factory=list)
+    """The limits of states, inputs and rates as inequalities, made from the numbers in the file alone."""
+    assumptions: list[str] = field(default_factory=list)
+    """What is assumed and not proved."""
+    samples: str = ""
+    """Whether the samples were looked up in the recordings."""
+
+
+class Work:
+    """Counts what is to be done before it is done, and refuses to do too much."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.done = limit, 0
+
+    def take(self, units: int) -> None:
+        self.done += units
+        if self.done > self.limit:
+            raise RejectedError(
+                f"checking this takes {self.done:,} units of work or more, and {self.limit:,} are allowed; to wait for "
+                f"it, about a second per ten million, raise the limit: --work {self.done} or more"
+            )
+
+
+def verify(file: str | Path, data: str | Path | None = None, work: int = WORK) -> Verification:
+    """Check a certificate file and, if they are given, look its samples up in the recordings.
+
+    `work` limits what is done for it, in units of about a tenth of a microsecond.
+    """
+    content = read(Path(file))
+    slacks: list[dict[str, Any]] = []
+    precision = ctx.prec
+    try:
+        check_structure(content)
+        budget = Work(work)
+        budget.take(work_of(content))
+        recordings = None if data is None else read_recordings(Path(data), content, budget)
+        check_claim(content)
+        check_bounds(content, slacks, budget)
+        samples, found = check_samples(content, recordings, budget)
+    except RejectedError as reason:
+        return Verification(False, str(reason), slacks=slacks)
+    finally:
+        ctx.prec = precision
+    return Verification(
+        True,
+        verdict=content["claim"]["verdict"],
+        slacks=slacks,
+        n_samples_found=found,
+        plan=plan_in_words(content),
+        limits=limits_in_words(content["question"]),
+        assumptions=assumptions_in_words(content),
+        samples=samples,
+    )
+
+
+# ---- reading
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The content of a file, whose objects have no key twice and whose numbers are finite."""
+    name = plain(path, 200)
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise UnreadableError(f"{name}: more than {MAX_BYTES} bytes")
+        content = json.loads(
+            text.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite
+        )
+    except OSError as error:
+        raise UnreadableError(f"{name}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"{name}: not readable as JSON ({plain(error)})") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise UnreadableError(f"{name}: not a certificate")
+    version = content.get("version")
+    if version == 1:
+        raise UnreadableError(
+            f"{name}: version 1 does not prove that the recordings do not refute its assumptions; certify the plan "
+            f"again to get version {VERSION}"
+        )
+    if type(version) is not int or version != VERSION:
+        raise UnreadableError(f"{name}: version {quoted(version)}; this checker knows {VERSION}")
+    return content
+
+
+def digest(content: dict[str, Any]) -> str:
+    """Of everything but the digest itself: accidents are found, forgeries are not."""
+    rest = {key: value for key, value in content.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key is there twice")
+    return dict(pairs)
+
+
+def _refuse(text: str) -> float:
+    raise ValueError(f"{text} is not a number")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is too large")
+    return value
+
+
+# ---- texts from files, which must not forge lines, colours or the order of what is printed around them
+
+
+def plain(text: object, most: int = 100) -> str:
+    """One line of at most `most` characters; what is not printed, stacked on others or written leftwards is escaped."""
+    composed = unicodedata.normalize("NFC", str(text)[: 4 * most])
+    shown = "".join(
+        c
+        if c.isprintable() and not unicodedata.combining(c) and unicodedata.bidirectional(c) not in ("R", "AL", "AN")
+        else c.encode("unicode_escape").decode()
+        for c in composed
+    )
+    return shown if len(shown) <= most and len(str(text)) <= 4 * most else shown[: most - 3] + "..."
+
+
+def quoted(text: object) -> str:
+    """Between quotation marks, of which there is none inside."""
+    return '"' + plain(text).replace('"', "'") + '"'
+
+
+def named(text: str) -> str:
+    """As it is if it is one word of letters and digits, else between quotation marks."""
+    return text if re.fullmatch(r"\w{1,40}", text) and text == plain(text) else quoted(text)
+
+
+def number(value: float) -> str:
+    """Exactly; whole numbers without a point."""
+    return repr(float(value) + 0.0).removesuffix(".0")
+
+
+# ---- structure: everything has the type, the shape and the size that it must have
+
+
+def check_structure(content: dict[str, Any]) -> None:
+    """Also that limits limit something and are called what they are, and that the digest is right."""
+    _keys(content, "the certificate", "format version question data steps claim made_with digest")
+    question, data, claim = content["question"], content["data"], content["claim"]
+    _keys(
+        question,
+        "question",
+        "state_names input_names x0 inputs initial_state_noise state_limits input_limits input_rate_limits",
+    )
+    _keys(data, "data", "n_runs sha256 file initial_state_noise")
+    _keys(claim, "claim", "verdict margin margins")
+    _keys(content["made_with"], "made_with", "rkhs_control python numpy seed")
+    if data["file"] is not None:
+        _keys(data["file"], "data.file", "name sha256 is_windowed")
+        _plain([data["file"]["name"], data["file"]["sha256"]])
+        if not isinstance(data["file"]["is_windowed"], bool):
+            raise RejectedError("data.file.is_windowed must be true or false")
+    _plain([data["n_runs"], data["sha256"], *content["made_with"].values()])
+    for key in ("state_names", "input_names"):
+        names = _list(question[key], key)
+        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise RejectedError(f"question.{key} must be different names")
+    n_states, n_inputs = len(question["state_names"]), len(question["input_names"])
+    _numbers(question["x0"], "question.x0", n_states)
+    n_steps = len(_list(question["inputs"], "question.inputs"))
+    if n_steps == 0:
+        raise RejectedError("question.inputs has no steps")
+    for row in question["inputs"]:
+        _numbers(row, "question.inputs", n_inputs)
+    for noise, what in ((question["initial_state_noise"], "question"), (data["initial_state_noise"], "data")):
+        if min(_numbers(noise, f"{what}.initial_state_noise", n_states)) < 0:
+            raise RejectedError(f"{what}.initial_state_noise is negative")
+    n_limits = _check_limits(question, n_states, n_inputs)
+    for n, row in enumerate(_list(content["steps"], "steps", n_steps), start=1):
+        for name, component in zip(question["state_names"], _list(row, f"steps[{n}]", n_states), strict=True):
+            _check_component(component, f"step {n}, state {named(name)}", n_states + n * n_inputs)
+    if claim["verdict"] not in ("CERTIFIED", "UNDECIDED", "REFUTED"):
+        raise RejectedError("claim.verdict must be CERTIFIED, UNDECIDED or REFUTED")
+    for row in _list(claim["margins"], "claim.margins", n_steps):
+        _numbers(row, "claim.margins", n_limits)
+    _numbers([claim["margin"]], "claim.margin")
+    if content["digest"] != digest(content):
+        raise RejectedError("the digest does not match: the file was changed")
+
+
+def _check_limits(question: dict[str, Any], n_states: int, n_inputs: int) -> int:
+    limits = question["state_limits"]
+    _keys(limits, "state_limits", "names normals offsets")
+    n_limits = len(_numbers(limits["offsets"], "state_limits.offsets"))
+    if n_limits == 0:
+        raise RejectedError("there is no limit of the states: such a certificate promises nothing")
+    rows = zip(
+        _list(limits["names"], "state_limits.names", n_limits),
+        _list(limits["normals"], "state_limits.normals", n_limits),
+        limits["offsets"],
+        strict=True,
+    )
+    for c, (name, normal, offset) in enumerate(rows, start=1):
+        _plain([name])
+        if not any(_numbers(normal, "state_limits.normals", n_states)):
+            raise RejectedError(f"limit {c} of the states has a zero normal: it limits nothing")
+        stated = inequality(question["state_names"], normal, offset)
+        if any(unicodedata.category(character) == "Sm" for character in str(name)) and name != stated:
+            raise RejectedError(f"limit {c} of the states is called {quoted(name)}, but it is {quoted(stated)}")
+    for key in ("input_limits", "input_rate_limits"):
+        if question[key] is not None:
+            _keys(question[key], key, "lower upper")
+            for end in question[key].values():
+                _numbers([x for x in _list(end, key, n_inputs) if x is not None], key)
+            for low, high in zip(question[key]["lower"], question[key]["upper"], strict=True):
+                if low is not None and high is not None and low > high:
+                    raise RejectedError(f"{key}: nothing lies between {number(low)} and {number(high)}")
+    return n_limits
+
+
+def _check_component(component: Any, where: str, n_dims: int) -> None:
+    """One state after one step."""
+    _keys(component, where, "kernel norm_bound noise_bound consistency lower upper")
+    _check_kernel(component["kernel"], where, n_dims)
+    for key in ("norm_bound", "noise_bound"):
+        _keys(component[key], f"{where}, {key}", "value provenance")
+        _plain([component[key]["provenance"]])
+        if _numbers([component[key]["value"]], f"{where}, {key}")[0] < 0:
+            raise RejectedError(f"{where}: {key} is negative")
+    for part, keys in (("consistency", ""), ("lower", " bound intervals"), ("upper", " bound intervals")):
+        function, what = component[part], f"{where}, {part}"
+        _keys(function, what, "inputs weights" + keys)
+        n = len(_numbers(function["weights"], what))
+        for x in _list(function["inputs"], what, n):
+            _numbers(x, what, n_dims)
+    for side in ("lower", "upper"):
+        proof, what = component[side], f"{where}, {side}"
+        _numbers([proof["bound"]], what)
+        for interval in _list(proof["intervals"], what, len(proof["weights"])):
+            low, high = _numbers(interval, what, 2)
+            if low > high:
+                raise RejectedError(f"{what}: the interval [{number(low)}, {number(high)}] is empty")
+
+
+def _check_kernel(kernel: Any, where: str, n_dims: int, depth: int = 0) -> float:
+    """Everything that a kernel is made of is within its range; returns its variance `k(x, x)`."""
+    kind = kernel.get("kind") if isinstance(kernel, dict) else None
+    if depth > 20 or not isinstance(kind, str) or kind not in _KERNEL_KEYS:
+        raise RejectedError(f"{where}: there is no such kernel")
+    _keys(kernel, f"{where}, kernel", "kind " + _KERNEL_KEYS[kind])
+    parts = []
+    for key in _KERNEL_KEYS[kind].split():
+        value = kernel[key]
+        if key in ("kernel", "a", "b"):
+            parts.append(_check_kernel(value, where, n_dims, depth + 1))
+            continue
+        is_list = key == "lengthscale" and isinstance(value, list)
+        low, high = (1e-6, 1e6) if key == "alpha" else (SMALLEST, LARGEST)
+        for x in _numbers(value, where, n_dims) if is_list else _numbers([value], f"{where}: {key} of a kernel"):
+            _require_range(x, f"{where}: {key} of a kernel", low, high)
+    if kind == "Scale":
+        parts.append(float(kernel["factor"]))
+    variance = sum(parts) if kind == "Sum" else math.prod(parts)
+    _require_range(variance, f"{where}: the variance of a kernel", SMALLEST, LARGEST)
+    return variance
+
+
+def _require_range(value: float, what: str, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise RejectedError(f"{what} must lie between {low:g} and {high:g}; it is {number(value)}")
+
+
+def _keys(value: Any, what: str, names: str) -> None:
+    if not isinstance(value, dict) or set(value) != set(names.split()):
+        raise RejectedError(f"{what} must have the keys {names}, and no others")
+
+
+def _plain(values: list[Any]) -> None:
+    if not all(value is None or type(value) in (str, int) for value in values):
+        raise RejectedError("names, hashes and provenances must be texts or whole numbers")
+
+
+def _list(value: Any, what: str, size: int | None = None) -> list[Any]:
+    if not isinstance(value, list) or (size is not None and len(value) != size):
+        raise RejectedError(f"{what} must be a list" + ("" if size is None else f" of {size}"))
+    return value
+
+
+def _numbers(value: Any, what: str, size: int | None = None) -> list[float]:
+    """Finite doubles: whole numbers count only where they are the same number as a double."""
+    for x in _list(value, what, size):
+        if type(x) is not float and (type(x) is not int or abs(x) > sys.float_info.max or x != float(x)):
+            raise RejectedError(f"{what} must hold finite numbers of double precision")
+    return value
+
+
+def work_of(content: dict[str, Any], n_recorded: dict[int, int] | None = None) -> int:
+    """In units of about a tenth of a microsecond: all evaluations of kernels, and the sums of the claim.
+
+    With recordings, of which `n_recorded` reach a step, what these take in addition.
+    """
+    question = content["question"]
+    n_states, n_inputs = len(question["state_names"]), len(question["input_names"])
+    units = 200 * len(question["inputs"]) * (n_states * len(question["state_limits"]["offsets"]) + n_inputs)
+    for n, row in enumerate(content["steps"], start=1):
+        n_dims, n_rows = n_states + n * n_inputs, 0 if n_recorded is None else n_recorded[n]
+        for component in row:
+            lower, upper, support = (len(component[part]["weights"]) for part in ("lower", "upper", "consistency"))
+            shapes = [(lower + 1, lower + 1), (upper + 1, upper + 1), (lower + upper, support), (support, support)]
+            if n_recorded is not None:
+                shapes = [(n_rows, support)]
+            units += n_rows * n_dims + kernel_work(component["kernel"], n_dims, *shapes, (2, 1), (2, 1))
+    return units
+
+
+def kernel_work(kernel: dict[str, Any], n_dims: int, *shapes: tuple[int, int]) -> int:
+    """Of `kernel_rows` for so many points by so many, at the lower precision."""
+    per_pair, n_radial = _size(kernel)
+    per_pair += n_radial * n_dims // 2
+    return sum(n * m * per_pair + n_radial * (5 * (n + m) * n_dims + 300) for n, m in shapes)
+
+
+def _size(kernel: dict[str, Any]) -> tuple[int, int]:
+    """What one value takes but for the distance, and how many radial kernels there are."""
+    sizes = [_size(kernel[key]) for key in ("kernel", "a", "b") if key in kernel]
+    if sizes:
+        return 2 + sum(units for units, _ in sizes), sum(n for _, n in sizes)
+    return 20 if kernel["kind"] in ("SquaredExponential", "Matern12") else 35, 1
+
+
+# ---- kernels, in ball arithmetic
+
+_KERNEL_KEYS = {
+    "SquaredExponential": "lengthscale",
+    "RationalQuadratic": "lengthscale alpha",
+    "Matern12": "lengthscale",
+    "Matern32": "lengthscale",
+    "Matern52": "lengthscale",
+    "Scale": "kernel factor",
+    "Sum": "a b",
+    "Product": "a b",
+}
+State = tuple[float, ...]
+Points = Sequence[Sequence[float]]
+
+
+def profile(kernel: dict[str, Any], s: arb) -> arb:
+    """`k(x, y)` of a radial kernel, by the squared distance in lengthscales."""
+    kind = kernel["kind"]
+    if kind == "SquaredExponential":
+        return (-s / 2).exp()
+    if kind == "RationalQuadratic":
+        alpha = arb(kernel["alpha"])
+        return (-alpha * (1 + s / (2 * alpha)).log()).exp()
+    if kind == "Matern12":
+        return (-s.sqrt()).exp()
+    if kind == "Matern32":
+        r = (3 * s).sqrt()
+        return (1 + r) * (-r).exp()
+    r = (5 * s).sqrt()
+    return (1 + r + 5 * s / 3) * (-r).exp()
+
+
+def kernel_rows(kernel: dict[str, Any], X: Points, Y: Points) -> list[list[arb]]:
+    """`k(x, y)` as balls: one row for every `x`, one entry for every `y`."""
+    kind = kernel["kind"]
+    if kind == "Scale":
+        factor = arb(kernel["factor"])
+        return [[factor * k for k in row] for row in kernel_rows(kernel["kernel"], X, Y)]
+    if kind in ("Sum", "Product"):
+        parts = (kernel_rows(kernel[part], X, Y) for part in ("a", "b"))
+        return [list(map(add if kind == "Sum" else mul, *rows)) for rows in zip(*parts, strict=True)]
+    return [[profile(kernel, s) for s in row] for row in squared_distances(kernel["lengthscale"], X, Y)]
+
+
+def squared_distances(lengthscale: float | list[float], X: Points, Y: Points) -> list[list[arb]]:
+    """`sum_j (x_j - y_j)^2 / lengthscale_j^2` as balls, by `|x|^2 + |y|^2 - 2 x . y`; of equal points exactly zero."""
+    if not X or not Y:
+        return [[] for _ in X]
+    origin = [arb(v) for v in Y[0]]  # distances are the same from anywhere, and from here they cancel less
+    scales = [arb(v) for v in (lengthscale if isinstance(lengthscale, list) else [lengthscale] * len(origin))]
+
+    def scaled(points: Points) -> list[list[arb]]:
+        return [[(arb(v) - o) / s for v, o, s in zip(x, origin, scales, strict=True)] for x in points]
+
+    A, B = scaled(X), scaled(Y)
+    norms_a, norms_b = ([sum(map(mul, row, row), arb(0)) for row in rows] for rows in (A, B))
+    products = (arb_mat(A) * arb_mat(B).transpose()).tolist()
+    places = {tuple(y): j for j, y in enumerate(Y)}
+    rows = []
+    for x, a, row in zip(X, norms_a, products, strict=True):
+        distances = [(a + b - (ab + ab)).nonnegative_part() for b, ab in zip(norms_b, row, strict=True)]
+        if (j := places.get(tuple(x))) is not None:
+            distances[j] = arb(0)
+        rows.append(distances)
+    return rows
+
+
+def function_values(kernel: dict[str, Any], inputs: Points, weights: list[arb], X: Points) -> list[arb]:
+    """`sum_j weights_j k(x, inputs_j)` at every `x`; some at a time, which saves memory."""
+    blocks = (kernel_rows(kernel, X[first : first + 256], inputs) for first in range(0, len(X), 256))
+    return [sum(map(mul, row, weights), arb(0)) for block in blocks for row in block]
+
+
+def displacement(kernel: dict[str, Any], norm_bound: float, noise: list[float], n_dims: int) -> arb:
+    """How much `f` can differ between two inputs whose first coordinates differ by up to `noise`.
+
+    `norm_bound * || k_x - k_x' ||`, largest at the corner, because these kernels fall with every coordinate.
+    """
+    if not any(noise):
+        return arb(0)
+    here, corner = [0.0] * n_dims, [*noise, *[0.0] * (n_dims - len(noise))]
+    ((at_here,), (at_corner,)) = kernel_rows(kernel, [here, corner], [here])
+    return arb(norm_bound) * (2 * (at_here - at_corner)).nonnegative_part().sqrt()
+
+
+def set_precision(precision: int, work: Work, units: int) -> None:
+    """For work of so many units at the first precision, where it was counted before; at the second it takes longer."""
+    if precision > PRECISIONS[0]:
+        work.take(units * precision // 128)
+    ctx.prec = precision
+
+
+# ---- bounds
+
+
+def witness_value(component: dict[str, Any], side: str, x: Sequence[float]) -> arb:
+    """The bound that a witness proves: an upper one of `f(x)`, or of `-f(x)` for the lower side."""
+    proof = component[side]
+    points, weights = [x, *proof["inputs"]], [arb(-1)] + [arb(w) for w in proof["weights"]]
+    square = sum(map(mul, weights, function_values(component["kernel"], points, weights, points)), arb(0))
+    value = arb(component["norm_bound"]["value"]) * square.nonnegative_part().sqrt()
+    for w, (low, high) in zip(proof["weights"], proof["intervals"], strict=True):
+        ends = (low, high) if side == "upper" else (-high, -low)
+        value += arb(w) * arb(ends[1] if w > 0 else ends[0])
+    return value
+
+
+def check_bounds(content: dict[str, Any], slacks: list[dict[str, Any]], work: Work) -> None:
+    """Every claimed bound is at least (upper) or at most (lower) what its witness proves."""
+    question = content["question"]
+    for n, row in enumerate(content["steps"], start=1):
+        x = [*question["x0"], *(u for inputs in question["inputs"][:n] for u in inputs)]
+        for name, component in zip(question["state_names"], row, strict=True):
+            where = f"step {n}, state {named(name)}"
+            for side in ("lower", "upper"):
+                bound = component[side]["bound"]
+                slack = _slack(component, side, x, question["initial_state_noise"], f"{where}, {side}", work)
+                share = slack / abs(bound) if bound else slack
+                slacks.append({"step": n, "state": name, "side": side, "bound": bound, "slack": slack, "share": share})
+            if component["lower"]["bound"] > component["upper"]["bound"]:
+                raise RejectedError(f"{where}: the lower bound is above the upper: no such plant")
+
+
+def _slack(
+    component: dict[str, Any], side: str, x: Sequence[float], noise: list[float], where: str, work: Work
+) -> float:
+    """By how much more than claimed is proved."""
+    claimed = component[side]["bound"] * (1 if side == "upper" else -1)
+    size = len(component[side]["weights"]) + 1
+    units = kernel_work(component["kernel"], len(x), (size, size), (2, 1))
+    for precision in PRECISIONS:
+        set_precision(precision, work, units)
+        shift = displacement(component["kernel"], component["norm_bound"]["value"], noise, len(x))
+        proved = witness_value(component, side, x) + shift
+        if proved <= arb(claimed):
+            return max(0.0, float((arb(claimed) - proved).mid()))
+    raise RejectedError(
+        f"{where}: for {'f' if side == 'upper' else '-f'} the witness proves {float(proved.mid())!r}, but "
+        f"{number(claimed)} is claimed"
+    )
+
+
+# ---- consistency: some function fits the assumptions, so that they do not contradict each other
+
+
+class Sample(NamedTuple):
+    """`f(x)` lies between `least` and `most`, each further out by the same amount, which goes with all samples."""
+
+    x: State
+    least: float
+    most: float
+
+
+def check_samples(content: dict[str, Any], recordings: Recordings | None, work: Work) -> tuple[str, int | None]:
+    """The assumptions are consistent with all samples, and these are in the recordings, if there are any.
+
+    Returns what was done in words, and how many samples were found.
+    """
+    question, data = content["question"], content["data"]
+    n_found = n_intervals = 0
+    for n, row in enumerate(content["steps"], start=1):
+        n_dims = len(question["x0"]) + n * len(question["input_names"])
+        recorded = None if recordings is None else recordings.samples(n)
+        for i, (name, component) in enumerate(zip(question["state_names"], row, strict=True)):
+            where = f"step {n}, state {named(name)}"
+            if recorded is None:
+                check_consistency(component, _touched(component), lambda: arb(0), where, work)
+                continue
+
+            def widening(component: dict[str, Any] = component, n_dims: int = n_dims) -> arb:
+                noise, norm_bound = (component[key]["value"] for key in ("noise_bound", "norm_bound"))
+                return arb(noise) + displacement(component["kernel"], norm_bound, data["initial_state_noise"], n_dims)
+
+            if not recorded:
+                raise RejectedError(f"{where}: no recording has so many steps")
+            samples = {
+                x: Sample(x, max(state[i] for state in states), min(state[i] for state in states))
+                for x, states in recorded.items()
+            }
+            n_found += _look_up(component, samples, widening, where)
+            check_consistency(component, list(samples.values()), widening, where, work)
+            n_intervals += len(samples)
+    if recordings is None:
+        return "samples not looked up: intervals are taken as given", None
+    begin = "from any instant on"
+    if not recordings.is_windowed:
+        begin = "from their first instants on"
+        if any(len(states) - 1 > len(content["steps"]) for states, _ in recordings.runs):
+            begin += " (what begins at later ones was not used)"
+    return (
+        f"{n_found:,} samples found in the recordings, consistency proved through all {n_intervals:,} recorded "
+        f"intervals of {len(recordings.runs):,} runs, {begin}"
+    ), n_found
+
+
+def _touched(component: dict[str, Any]) -> list[Sample]:
+    """The samples that the witnesses of both bounds rest on, each once."""
+    found: dict[State, Sample] = {}
+    for proof in (component["lower"], component["upper"]):
+        for x, (low, high) in zip(proof["inputs"], proof["intervals"], strict=True):
+            _, least, most = found.get(key := tuple(map(float, x)), (key, low, high))
+            found[key] = Sample(key, max(least, low), min(most, high))
+    return list(found.values())
+
+
+def _look_up(component: dict[str, Any], samples: dict[State, Sample], widening: Callable[[], arb], where: str) -> int:
+    """Every sample that a witness touches was recorded, and its interval follows; returns how many there are."""
+    ctx.prec = PRECISIONS[0]
+    wider, touched = widening(), _touched(component)
+    for x, low, high in touched:
+        sample = samples.get(x)
+        if sample is None:
+            raise RejectedError(f"{where}: the sample at {plain(x)} is not in the recordings")
+        if not (arb(sample.least) - wider >= arb(low) and arb(sample.most) + wider <= arb(high)):
+            raise RejectedError(f"{where}: the interval at {plain(x)} does not follow from the recordings")
+    return len(touched)
+
+
+def check_consistency(
+    component: dict[str, Any], samples: list[Sample], widening: Callable[[], arb], where: str, work: Work
+) -> None:
+    """A function of norm at most the norm bound passes through all intervals, `widening` further out than they say.
+
+    It is the one in the certificate or, where that misses a few of them by rounding, one next to it.
+    """
+    kernel, inputs = component["kernel"], component["consistency"]["inputs"]
+    norm_bound, n_dims = component["norm_bound"]["value"], max((len(x) for x in inputs), default=0)
+    missed, values = list(range(len(samples))), [arb(0)] * len(samples)
+    for precision in PRECISIONS:
+        units = kernel_work(kernel, n_dims, (len(inputs), len(inputs)), (len(missed), len(inputs)))
+        set_precision(precision, work, units)
+        weights = [arb(w) for w in component["consistency"]["weights"]]
+        square = sum(map(mul, weights, function_values(kernel, inputs, weights, inputs)), arb(0))
+        fit = Fit(component, samples, values, square, widening())
+        open_values = function_values(kernel, inputs, weights, [samples[i].x for i in missed])
+        for i, value in zip(missed, open_values, strict=True):
+            low, high = fit.ends(i)
+            if low > high:
+                raise RejectedError(f"{where}: what was recorded at {plain(samples[i].x)} contradicts the noise bound")
+            values[i] = value
+        missed = [i for i in missed if not fit.slack(i, values[i]) >= 0]
+        if (not missed and square <= arb(norm_bound) ** 2) or (missed and fit.is_repaired(work)):
+            return
+    problem = f"has norm {float(square.nonnegative_part().sqrt().mid())!r}, above the norm bound {number(norm_bound)}"
+    if missed:
+        misses = {i: -float(fit.slack(i, values[i]).mid()) for i in missed}
+        worst = max(missed, key=misses.__getitem__)
+        problem = f"misses {len(missed)} of {len(samples)}, that at {plain(samples[worst].x)} by {misses[worst]:.3g}"
+    raise RejectedError(
+        f"{where}: it is not proved that the assumptions agree with the intervals: the function that shall show it "
+        + problem
+    )
+
+
+class Fit(NamedTuple):
+    """A function that is given by its values at the samples and its squared norm."""
+
+    component: dict[str, Any]
+    samples: list[Sample]
+    values: list[arb]
+    square: arb
+    widening: arb
+
+    def slack(self, i: int, value: arb) -> arb:
+        """How far inside its interval a value at a sample is; negative outside."""
+        low, high = self.ends(i)
+        return (value - low).min(high - value)
+
+    def ends(self, i: int) -> tuple[arb, arb]:
+        return arb(self.samples[i].least) - self.widening, arb(self.samples[i].most) + self.widening
+
+    def is_repaired(self, work: Work) -> bool:
+        """Whether a sum of kernels at some samples, added to the function `g`, makes it pass through all intervals.
+
+        Let `K c = r`, with `K` the kernel matrix of these samples and `r` what `g` lacks there to a target inside the
+        interval. Then `g + sum_v c_v k_v` meets the targets, and its squared norm is `||g||^2 + 2 g . c + r . c`.
+        Elsewhere it differs from `g` by at most `|| sum_v c_v k_v || sqrt(k(x, x))`, and where that is too much, it is
+        evaluated. First come samples at an end of whose interval `g` was meant to be; then, one by one, what is missed.
+        """
+        kernel, bound = self.component["kernel"], arb(self.component["norm_bound"]["value"])
+        size = partial(kernel_work, kernel, len(self.samples[0].x))
+        values, targets = list(self.values), dict[int, arb]()
+        chosen = self._touching()
+        while chosen and len(targets) + len(chosen) <= MAX_REPAIRED:
+            targets |= {v: self._target(v, values[v]) for v in chosen}
+            X = [self.samples[v].x for v in targets]
+            work.take(size((len(X), len(X))) * ctx.prec // 128 + len(X) ** 3 * ctx.prec // 512 + 20 * len(values))
+            K, r = kernel_rows(kernel, X, X), [target - self.values[v] for v, target in targets.items()]
+            try:
+                c = [entry for (entry,) in arb_mat(K).solve(arb_mat([[entry] for entry in r])).tolist()]
+            except ZeroDivisionError:  # singular, or not told from that at this precision
+                return False
+            grown = sum((w * (2 * self.values[v] + e) for v, w, e in zip(targets, c, r, strict=True)), arb(0))
+            if not self.square + grown <= bound**2:
+                return False
+            change = (sum(map(mul, r, c), arb(0)) * K[0][0]).nonnegative_part().sqrt()
+            others = [i for i, g in enumerate(self.values) if i not in targets and not self.slack(i, g) >= change]
+            work.take(size((len(others), len(X))) * ctx.prec // 128)
+            moved = function_values(kernel, X, c, [self.samples[i].x for i in others])
+            for i, change_here in zip(others, moved, strict=True):
+                values[i] = self.values[i] + change_here
+            missed = [i for i in others if not self.slack(i, values[i]) >= 0]
+            if not missed:
+                return all(self.slack(v, target) >= 0 for v, target in targets.items())
+            chosen = [min(missed, key=lambda i: float(self.slack(i, values[i]).mid()))]
+        return False
+
+    def _touching(self) -> list[int]:
+        """The samples whose kernels make up the function and that it passes about as closely as it misses the worst.
+
+        There are none where it misses one by more than rounding can do: that is not mended.
+        """
+        misses = [-float(self.slack(i, value).mid()) for i, value in enumerate(self.values)]
+        worst, function = max(misses), self.component["consistency"]
+        ((variance,),) = kernel_rows(self.component["kernel"], [self.samples[0].x], [self.samples[0].x])
+        if not worst <= ROUNDING * float(variance.mid()) * sum(map(abs, function["weights"])):
+            return []
+        support = set(map(tuple, function["inputs"]))
+        near = [i for i, s in enumerate(self.samples) if s.x in support and abs(misses[i]) <= 2.0 * worst]
+        return near or [misses.index(worst)]
+
+    def _target(self, i: int, value: arb) -> arb:
+        """The number inside the interval that is next to a value, and off the end by a little of what that misses."""
+        low, high = (end.mid() for end in self.ends(i))
+        inset = (-self.slack(i, value).mid() / 1024).nonnegative_part().min((high - low) / 2)
+        return value.mid().max(low + inset).min(high - inset).mid()
+
+
+# ---- verdict and margins, in rational arithmetic
+
+
+def check_claim(content: dict[str, Any]) -> None:
+    """The verdict follows from the bounds and limits, or is weaker; margins are not larger than they are."""
+    question, claim = content["question"], content["claim"]
+    limits = question["state_limits"]
+    found, is_outside = [], _breaks_input_limits(question)
+    for n, (row, margins) in enumerate(zip(content["steps"], claim["margins"], strict=True), start=1):
+        ends = [[Fraction(component[side]["bound"]) for side in ("lower", "upper")] for component in row]
+        for normal, offset, claimed in zip(limits["normals"], limits["offsets"], margins, strict=True):
+            reached = [sorted(Fraction(a) * end for end in pair) for a, pair in zip(normal, ends, strict=True)]
+            best, worst = (sum(part, Fraction(0)) for part in zip(*reached, strict=True))
+            margin, is_outside = Fraction(offset) - worst, is_outside or best > Fraction(offset)
+            if Fraction(claimed) > margin:
+                stated = inequality([named(name) for name in question["state_names"]], normal, offset)
+                raise RejectedError(f"step {n}, {stated}: the margin is {_rounded(margin)}, not {number(claimed)}")
+            found.append(margin)
+    verdict = "REFUTED" if is_outside else "CERTIFIED" if min(found) >= 0 else "UNDECIDED"
+    if claim["verdict"] not in (verdict, "UNDECIDED"):
+        raise RejectedError(f"the verdict that follows is {verdict}, not {claim['verdict']}")
+    if Fraction(claim["margin"]) > min(found):
+        raise RejectedError(f"the smallest margin is {_rounded(min(found))}, not {number(claim['margin'])}")
+
+
+def _rounded(value: Fraction) -> str:
+    try:
+        return repr(float(value))
+    except OverflowError:
+        return "beyond the doubles"
+
+
+def _breaks_input_limits(question: dict[str, Any]) -> bool:
+    plan = [[Fraction(u) for u in row] for row in question["inputs"]]
+    changes = [[after - before for before, after in zip(*pair, strict=True)] for pair in pairwise(plan)]
+    for box, rows in ((question["input_limits"], plan), (question["input_rate_limits"], changes)):
+        for row in rows if box is not None else ():
+            for value, low, high in zip(row, box["lower"], box["upper"], strict=True):
+                if (low is not None and value < Fraction(low)) or (high is not None and value > Fraction(high)):
+                    return True
+    return False
+
+
+# ---- recordings
+
+Runs = list[tuple[list[State], list[State]]]
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """Recorded runs: states, and the inputs held between them."""
+
+    runs: Runs
+    is_windowed: bool
+    """Whether samples begin at any instant of a run, not only at its first."""
+
+    def n_samples(self, n_steps: int) -> dict[int, int]:
+        """How many samples there are of the state after 1, 2, ... steps, at most."""
+        lengths = Counter(len(states) - 1 for states, _ in self.runs)
+        return {
+            n: sum(count * (size - n + 1 if self.is_windowed else 1) for size, count in lengths.items() if size >= n)
+            for n in range(1, n_steps + 1)
+        }
+
+    def samples(self, n: int) -> dict[State, list[State]]:
+        """The states after `n` steps, by the argument: the state before these, then the inputs."""
+        found: dict[State, list[State]] = {}
+        for states, inputs in self.runs:
+            for first in range(len(states) - n if self.is_windowed else min(1, max(0, len(states) - n))):
+                x = (*states[first], *(u for held in inputs[first : first + n] for u in held))
+                found.setdefault(x, []).append(states[first + n])
+        return found
+
+
+def read_recordings(path: Path, content: dict[str, Any], work: Work) -> Recordings:
+    """The recordings that the certificate was made from: known by the hash of the file, or of the arrays in it.
+
+    Nothing in a file is read before a hash was found right, but what tells where in it the arrays are.
+    """
+    name, data, question = plain(path, 200), content["data"], content["question"]
+    file = data["file"] or {"sha256": None, "is_windowed": False}
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_DATA_BYTES + 1)
+        if len(raw) > MAX_DATA_BYTES:
+            raise ValueError(f"more than {MAX_DATA_BYTES} bytes")
+        is_file = hashlib.sha256(raw).hexdigest() == file["sha256"]
+        if path.suffix.lower() == ".csv":
+            _require_hash(name, is_file)
+            work.take(len(raw) + 40 * (raw.count(b"\n") + raw.count(b"\r")))
+            runs = _csv_runs(raw.decode("utf-8-sig"), question["state_names"], question["input_names"])
+            recordings = Recordings(runs, file["is_windowed"])
+        elif path.suffix.lower() == ".npz":
+            recordings = _npz_recordings(name, raw, is_file, content, work)
+        else:
+            raise ValueError("the ending must be .csv or .npz")
+    except OSError as error:
+        raise UnreadableError(f"{name}: {error.strerror or plain(error)}") from None
+    except (ValueError, EOFError, RuntimeError, struct.error, csv.Error, zlib.error, zipfile.BadZipFile) as error:
+        raise UnreadableError(f"{name}: not readable as recordings ({plain(error)})") from None
+    work.take(work_of(content, recordings.n_samples(len(question["inputs"]))))
+    return recordings
+
+
+def _require_hash(name: str, is_right: bool) -> None:
+    if not is_right:
+        raise RejectedError(f"{name}: the certificate was made from other data, the hash differs")
+
+
+def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs:
+    """One row per instant; inputs of the last instant of a run are not read."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows = ((reader.line_num, [" ".join(cell.split()) for cell in cells]) for cells in reader)
+    rows = ((line, cells) for line, cells in rows if any(cells))
+    _, columns = next(rows, (0, []))
+    clock = "time" if "time" in columns else "step"
+    wanted = {name: " ".join(name.split()) for name in (*state_names, *input_names, clock)}
+    places = {}
+    for name, column in wanted.items():
+        if columns.count(column) != 1:
+            raise ValueError(f"{columns.count(column)} columns are called {column!r}")
+        places[name] = columns.index(column)
+    which = columns.index("trajectory") if "trajectory" in columns else None
+    by_run: dict[str, list[tuple[int, list[str]]]] = {}
+    for line, cells in rows:
+        if len(cells) != len(columns):
+            raise ValueError(f"row {line} has {len(cells)} cells for {len(columns)} columns")
+        by_run.setdefault("" if which is None else cells[which], []).append((line, cells))
+
+    def numbers(row: tuple[int, list[str]], names: list[str]) -> State:
+        line, cells = row
+        try:
+            values = tuple(float(cells[places[name]]) for name in names)
+        except ValueError:
+            values = (math.nan,)
+        if not all(map(math.isfinite, values)):
+            raise ValueError(f"row {line} holds something else than finite numbers")
+        return values
+
+    runs, spacing = [], None
+    for run in by_run.values():
+        run.sort(key=lambda row: numbers(row, [clock]))
+        for before, after in pairwise(numbers(row, [clock])[0] for row in run):
+            spacing = (1.0 if clock == "step" else after - before) if spacing is None else spacing
+            if not abs(after - before - spacing) <= 0.003 * spacing:
+                raise ValueError(f"{clock} goes from {before:g} to {after:g}, where steps of {spacing:g} are expected")
+        states = [numbers(row, state_names) for row in run]
+        runs.append((states, [numbers(row, input_names) for row in run[:-1]]))
+    return runs
+
+
+def _npz_recordings(name: str, raw: bytes, is_file: bool, content: dict[str, Any], work: Work) -> Recordings:
+    """From arrays; names and bounds that the file holds as well must be no others than those of the certificate."""
+    data, question = content["data"], content["question"]
+    if raw.count(b"PK\x01\x02") > 1000:
+        raise ValueError("too many members")
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        states, inputs = Array.read(archive, "states"), Array.read(archive, "inputs")
+        is_same = hashlib.sha256(states.content + inputs.content).hexdigest() == data["sha256"]
+        _require_hash(name, is_file or is_same)
+        there = set(archive.namelist())
+        further = {
+            key: Array.read(archive, key)
+            for key in ("state_names", "input_names", "noise_bound", "initial_state_noise")
+            if f"{key}.npy" in there
+        }
+    work.take(len(states.content) + len(inputs.content))
+    n_runs, n_instants, n_states = states.shape_of(3)
+    sizes = (n_runs, n_instants - 1, inputs.shape_of(3)[2])
+    if n_instants < 2 or inputs.shape != sizes:
+        raise ValueError(f"states {states.shape} and inputs {inputs.shape} do not go together")
+    for key, size in (("state_names", n_states), ("input_names", sizes[2])):
+        names = further[key].texts() if key in further else question[key]
+        if len(question[key]) != size or names != question[key]:
+            raise RejectedError(f"{name}: the {key} are not those of the certificate")
+    # Arrays that are the very runs of the certificate hold one sample each; a file may hold what they were cut from.
+    is_windowed = not is_same and data["file"]["is_windowed"]
+    noise = further["noise_bound"].by_row(n_instants - 1, n_states) if "noise_bound" in further else []
+    start = further["initial_state_noise"].by_row(1, n_states) if "initial_state_noise" in further else []
+    if is_windowed and noise:  # any instant may be the first or the last of a sample
+        largest = tuple(map(max, zip(*noise, strict=True)))
+        noise, start = [largest] * len(question["inputs"]), [*start, largest]
+    _check_noise(content, noise, start)
+    runs = zip(states.nested(), inputs.nested(), strict=True)
+    return Recordings(list(runs), is_windowed)
+
+
+def _check_noise(content: dict[str, Any], noise: list[State], start: list[State]) -> None:
+    """The certificate assumes no less than the recordings say: of noise, by step, and of initial states."""
+    for i, name in enumerate(map(named, content["question"]["state_names"])):
+        assumed = content["data"]["initial_state_noise"][i]
+        for said in start:
+            if said[i] > assumed:
+                raise RejectedError(
+                    f"state {name}: recorded initial states are assumed to be within {number(assumed)}, but the "
+                    f"recordings say {number(said[i])}"
+                )
+        for n, (step, said) in enumerate(zip(content["steps"], noise, strict=False), start=1):
+            assumed = step[i]["noise_bound"]["value"]
+            if said[i] > assumed:
+                raise RejectedError(
+                    f"step {n}, state {name}: the noise bound is {number(assumed)}, but the recordings say "
+                    f"{number(said[i])}"
+                )
+
+
+class Array(NamedTuple):
+    """An array in an NPZ file: its type, its shape, and the bytes of its entries."""
+
+    kind: str
+    shape: tuple[int, ...]
+    content: bytes
+
+    @classmethod
+    def read(cls, archive: zipfile.ZipFile, name: str) -> Array:
+        """Of what is in it, only the header is understood here."""
+        if f"{name}.npy" not in archive.namelist():
+            raise ValueError(f"there are no {name} in it")
+        info = archive.getinfo(f"{name}.npy")
+        if info.file_size > MAX_DATA_BYTES or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{name} is too large, or packed in an unusual way")
+        with archive.open(info) as stream:  # by and by: a small file can unpack to a large one
+            content = b"".join(iter(lambda: stream.read(2**20), b""))
+        if content[:6] != b"\x93NUMPY" or content[6:7] not in (b"\x01", b"\x02", b"\x03"):
+            raise ValueError(f"{name} is not an array")
+        size, start = (*struct.unpack("<H", content[8:10]), 10)
+        if content[6] > 1:
+            size, start = (*struct.unpack("<I", content[8:12]), 12)
+        header = re.fullmatch(
+            rb"\{'descr': '(<f8|<U\d{1,4})', 'fortran_order': False, 'shape': \(([\d, ]{0,40})\), \}\s*",
+            content[start : start + min(size, 4096)],
+        )
+        if header is None or start + size > len(content):
+            raise ValueError(f"{name} has a header that is not understood here, or is no array of doubles or texts")
+        kind, shape = header[1].decode(), tuple(int(part) for part in header[2].split(b",") if part.strip())
+        width = 8 if kind == "<f8" else 4 * int(kind[2:])
+        if width * math.prod(shape) != len(content) - start - size:
+            raise ValueError(f"{name} has not as many entries as its header says")
+        return cls(kind, shape, content[start + size :])
+
+    def shape_of(self, n_axes: int) -> tuple[int, ...]:
+        if self.kind != "<f8" or len(self.shape) != n_axes:
+            raise ValueError(f"an array of doubles with {n_axes} axes is needed; there is {self.kind} {self.shape}")
+        return self.shape
+
+    def numbers(self) -> State:
+        values = struct.unpack(f"<{len(self.content) // 8}d", self.content)
+        if not all(map(math.isfinite, values)):
+            raise ValueError("a number is not finite")
+        return values
+
+    def nested(self) -> list[list[State]]:
+        """Runs of instants of columns."""
+        _, n_instants, n_columns = self.shape_of(3)
+        values = self.numbers()
+        rows = [values[k : k + n_columns] for k in range(0, len(values), n_columns)]
+        return [rows[k : k + n_instants] for k in range(0, len(rows), n_instants)]
+
+    def by_row(self, n_rows: int, n_columns: int) -> list[State]:
+        """One bound for all, one per column, or one per row and column."""
+        self.shape_of(len(self.shape))
+        values = self.numbers()
+        if self.shape not in ((), (n_columns,), (n_rows, n_columns)):
+            raise ValueError(f"bounds of shape {self.shape} do not go with {n_rows} steps and {n_columns} states")
+        table = values * n_columns if self.shape == () else values
+        rows = [table[k : k + n_columns] for k in range(0, len(table), n_columns)]
+        return rows if len(self.shape) == 2 else rows * n_rows
+
+    def texts(self) -> list[str]:
+        if self.kind == "<f8" or len(self.shape) != 1:
+            raise ValueError("names must be texts")
+        width = 4 * int(self.kind[2:])
+        parts = [self.content[k : k + width] for k in range(0, len(self.content), width or 1)]
+        return [part.decode("utf-32-le").rstrip("\0") for part in parts]
+
+
+# ---- what acceptance promises, in words; everything but names and provenances is derived from numbers
+
+
+def inequality(names: list[str], normal: list[float], offset: float) -> str:
+    """`normal . x <= offset`; a plain limit of one state has that on the left."""
+    terms = [(a, name) for a, name in zip(normal, names, strict=True) if a]
+    if len(terms) == 1 and abs(terms[0][0]) == 1:
+        ((a, name),) = terms
+        return f"{name} <= {number(offset)}" if a > 0 else f"{name} >= {number(-offset)}"
+    signed = [f"{'-' if a < 0 else '+'} {number(abs(a))} {name}" for a, name in terms]
+    return f"{' '.join(signed).removeprefix('+ ')} <= {number(offset)}"
+
+
+def limits_in_words(question: dict[str, Any]) -> list[str]:
+    limits, names = question["state_limits"], [named(name) for name in question["state_names"]]
+    lines = [inequality(names, *row) for row in zip(limits["normals"], limits["offsets"], strict=True)]
+    for key, what in (("input_limits", ""), ("input_rate_limits", "change of ")):
+        box = question[key] or {"lower": [], "upper": []}
+        for name, low, high in zip(question["input_names"], box["lower"], box["upper"], strict=False):
+            lines += [f"{what}{named(name)} >= {number(low)}"] if low is not None else []
+            lines += [f"{what}{named(name)} <= {number(high)}"] if high is not None else []
+    return lines
+
+
+def plan_in_words(content: dict[str, Any]) -> list[str]:
+    question = content["question"]
+    start = (f"{named(name)} = {number(x)}" for name, x in zip(question["state_names"], question["x0"], strict=True))
+    held = zip(*question["inputs"], strict=True)
+    return [
+        f"from {', '.join(start)}",
+        *(
+            f"{named(name)} = {', '.join(map(number, values))}"
+            for name, values in zip(question["input_names"], held, strict=True)
+        ),
+    ]
+
+
+def assumptions_in_words(content: dict[str, Any]) -> list[str]:
+    question, data = content["question"], content["data"]
+    lines = []
+    for n, row in enumerate(content["steps"], start=1):
+        for name, component in zip(question["state_names"], row, strict=True):
+            norm, noise = (
+                f"{number(component[key]['value'])} ({quoted(component[key]['provenance'])})"
+                for key in ("norm_bound", "noise_bound")
+            )
+            kernel = plain(_kernel_in_words(component["kernel"]), 300)
+            lines.append(f"step {n}, {named(name)}: {kernel}, norm at most {norm}, noise at most {noise}")
+    for what, noises in (
+        ("the plan", question["initial_state_noise"]),
+        ("the recordings", data["initial_state_noise"]),
+    ):
+        known = (
+            f"{named(name)} within {number(noise)}" if noise else f"{named(name)} taken as exactly known"
+            for name, noise in zip(question["state_names"], noises, strict=True)
+        )
+        lines.append(f"initial states of {what}: {', '.join(known)}")
+    if data["file"] is not None and data["file"]["is_windowed"]:
+        lines.append("samples are windows of recordings, which begin with measured states")
+    return lines
+
+
+def _kernel_in_words(kernel: dict[str, Any]) -> str:
+    kind = kernel["kind"]
+    if kind == "Scale":
+        return f"{number(kernel['factor'])} * {_kernel_in_words(kernel['kernel'])}"
+    if kind in ("Sum", "Product"):
+        return f"({_kernel_in_words(kernel['a'])} {'+' if kind == 'Sum' else '*'} {_kernel_in_words(kernel['b'])})"
+    scale = kernel["lengthscale"]
+    scales = list(dict.fromkeys(map(number, scale if isinstance(scale, list) else [scale])))
+    shown = ", ".join(scales if len(scales) == 1 else map(number, scale))
+    return f"{kind}(lengthscale {shown}" + (f", alpha {number(kernel['alpha'])})" if "alpha" in kernel else ")")
+
+
+# ---- command line
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(4, f"{self.prog}: {plain(message)} (--help tells more)\n")
+
+
+def say(text: str) -> None:
+    """Print what any terminal can show."""
+    encoding = sys.stdout.encoding or "ascii"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 accepted, 1 rejected, 4 unreadable."""
+    parser = _Parser(description=f"Check a certificate. {EXIT_CODES}")
+    parser.add_argument("certificate", help="a JSON file")
+    parser.add_argument("--data", help="the recordings, CSV or NPZ, to look the samples up in")
+    parser.add_argument("--quiet", action="store_true", help="the last line only")
+    parser.add_argument(
+        "--work", type=int, default=WORK, help="how much may be done, ten million being about a second; %(default)s"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        result = verify(given.certificate, given.data, given.work)
+    except UnreadableError as error:
+        say(f"unreadable: {error}")
+        return 4
+    if not given.quiet:
+        for line in _report(result):
+            say(line)
+    if not result.accepted:
+        say(f"rejected: {result.reason}")
+        return 1
+    say(f"accepted: {result.verdict}, {len(result.slacks)} bounds proved; {result.samples}")
+    return 0
+
+
+def _report(result: Verification) -> Iterator[str]:
+    """What was proved, bound by bound, and what that promises."""
+    yield "step  state         side                    bound  proved beyond it  as a share"
+    for row in result.slacks:
+        place = f"{row['step']:4d}  {plain(row['state'], 12):12}  {row['side']}"
+        yield f"{place}  {number(row['bound']):>22}  {row['slack']:16.3e}  {row['share']:10.1e}"
+    if result.accepted:
+        steps = f"the steps 1 to {result.slacks[-1]['step']}"
+        kept = {
+            "CERTIFIED": f"limits, kept at {steps}",
+            "REFUTED": f"limits, not all of which are kept at {steps}",
+            "UNDECIDED": f"limits, of which it is not decided whether they are kept at {steps}",
+        }[result.verdict]
+        for title, lines in (
+            ("the plan", result.plan),
+            (kept, result.limits),
+            ("assumed, not proved", result.assumptions),
+        ):
+            yield f"{title}:"
+            yield from (f"  {line}" for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,385 @@
+"""The command line: `rkhs-control --help`."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .. import __version__
+from ..errors import InputError, RkhsControlError
+
+app = typer.Typer(
+    help="Will this planned input sequence keep the real plant within its limits? Answers from recorded data.",
+    epilog="Start with `rkhs-control run cstr`. For your own data: `rkhs-control example my_plant` writes a scenario, "
+    "recorded runs and a plan to start from; then `rkhs-control certify my_plant/scenario.toml --plan "
+    "my_plant/plan.csv`. Exit codes: 0 certified, 2 undecided, 3 refuted, 1 error; `verify` has its own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+bench_app = typer.Typer(help="Measure speed against named alternatives, all in one run.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+
+INTERRUPTED = 130
+EXIT_CODES = {"CERTIFIED": 0, "UNDECIDED": 2, "REFUTED": 3}
+
+ALL_CORES = os.cpu_count() or 1
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to spread the work over.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Keep the numbers in this file.", dir_okay=False)]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Folder for the results; results/NAME by default.", file_okay=False)
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Of the random numbers, instead of the scenario's.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a key of the scenario: --set 'limits.states.c_A=[1.0, 2.7]'. Repeatable."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command("list")
+def list_scenarios() -> None:
+    """List the scenarios and studies that `rkhs-control run` knows by name."""
+    from ..scenarios.paper import STUDIES
+    from ..scenarios.schema import builtin_scenarios, load_scenario
+
+    table = Table("name", "what it does", title="rkhs-control run NAME")
+    for name in builtin_scenarios():
+        table.add_row(name, load_scenario(name)[0].description)
+    table.add_section()
+    for name, description in STUDIES.items():
+        table.add_row(name, description)
+    Console().print(table)
+
+
+@app.command()
+def run(
+    scenario: Annotated[str, typer.Argument(help="A name that `rkhs-control list` shows, or a TOML file of your own.")],
+    out: Out = None,
+    seed: Seed = None,
+    jobs: Jobs = ALL_CORES,
+    changes: Set = None,
+) -> None:
+    """Run a scenario: record or load runs, build predictors, certify plans, draw figures.
+
+    The exit code is that of the worst verdict: 0 certified, 2 undecided, 3 refuted; 1 is an error, or a study that
+    does not come out as it should.
+    """
+    from ..scenarios.paper import STUDIES, paper_study
+    from ..scenarios.schema import load_scenario
+    from ..scenarios.study import run_study
+
+    folder = _result_folder(out, scenario)
+    if scenario in STUDIES:
+        if changes:
+            raise InputError(f"{scenario} is an experiment of the paper: it has no keys to set")
+        raise typer.Exit(_show_paper(paper_study(scenario), 1 if seed is None else seed, jobs, folder))
+    loaded, base = load_scenario(scenario, _parsed(changes), STUDIES)
+    raise typer.Exit(
+        _show(lambda work: run_study(loaded, base, work), loaded.seed if seed is None else seed, jobs, folder)
+    )
+
+
+@app.command()
+def certify(
+    scenario: Annotated[str, typer.Argument(help="A TOML file with your data and limits, or a name from `list`.")],
+    plan: Annotated[
+        Path,
+        typer.Option(
+            "--plan",
+            help="CSV with the columns step (or time), the states and the inputs: the initial state in the first row, "
+            "inputs in every row. A column `plan` tells several plans apart.",
+        ),
+    ],
+    out: Out = None,
+    seed: Seed = None,
+    jobs: Jobs = ALL_CORES,
+    changes: Set = None,
+) -> None:
+    """Certify the plans in a file against the data and limits of a scenario.
+
+    Exit code 0 if all are certified, 3 if any is refuted, else 2; 1 is an error, and then nothing is written.
+    """
+    from ..scenarios.paper import STUDIES
+    from ..scenarios.schema import load_scenario
+    from ..scenarios.study import certify_file
+
+    if scenario in STUDIES:
+        raise InputError(f"{scenario} is an experiment of the paper, without data that a plan could be certified with")
+    folder = _result_folder(out, scenario)
+    loaded, base = load_scenario(scenario, _parsed(changes))
+    seed = loaded.seed if seed is None else seed
+    raise typer.Exit(_show(lambda work: certify_file(loaded, base, plan, work), seed, jobs, folder))
+
+
+@app.command()
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="A JSON file that `run`, `certify` or Certificate.save wrote.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="The recordings, CSV or NPZ: are the samples in the proof in them?")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The last line only.")] = False,
+    work: Annotated[
+        int | None, typer.Option("--work", min=1, help="How much may be done; ten million take about a second.")
+    ] = None,
+) -> None:
+    """Prove every bound in a certificate again, in ball arithmetic and without the code that made it.
+
+    Exit codes of its own: 0 accepted, whatever the verdict, which is printed; 1 rejected; 4 unreadable. The checker is
+    one file that needs python-flint alone, rkhs_control/checker.py: copy it out and run it as `python checker.py
+    plan.json`.
+    """
+    from ..checker import main as check
+
+    recordings = [] if data is None else [f"--data={data}"]
+    limit = [] if work is None else [f"--work={work}"]
+    raise typer.Exit(check([*recordings, *limit, *(["--quiet"] if quiet else []), "--", str(certificate)]))
+
+
+@app.command()
+def example(
+    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+) -> None:
+    """Write a scenario, recorded runs and a plan of a reactor into a folder, to try and to change."""
+    from ..scenarios.example import write_example
+
+    write_example(folder, seed)
+    Console().print(
+        f"{folder}: scenario.toml, runs.csv, plan.csv. Next:\n\n"
+        f"    rkhs-control certify {folder / 'scenario.toml'} --plan {folder / 'plan.csv'}\n",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@bench_app.command("envelope")
+def bench_envelope(json_file: JsonFile = None) -> None:
+    """Time a bound by the path, the conic programmes, the alternating method and the closed form.
+
+    Takes a few minutes, nearly all of them in the conic solver at 800 samples.
+    """
+    from . import benchmarks as bench
+    from . import tables as console
+
+    _require_folder(json_file)
+    screen = Console()
+    with screen.status("") as status:
+        result = bench.run(lambda message: status.update(f"measuring: {message}"))
+    screen.print(console.bench_table(result["measurements"]))
+    _keep(result, json_file, screen)
+
+
+@bench_app.command("certify")
+def bench_certify(
+    plans: Annotated[int, typer.Option("--plans", min=20, help="How many plans to certify.")] = 1000,
+    jobs: Jobs = ALL_CORES,
+    json_file: JsonFile = None,
+) -> None:
+    """Time certificates of the CSTR scenario: one plan, and many plans a second. Takes about two minutes."""
+    from dataclasses import asdict
+
+    from ..scenarios.material import Work
+    from . import benchmarks as bench
+    from . import tables as console
+
+    _require_folder(json_file)
+    screen = Console()
+    with console.progress_bars(screen) as announce:
+        rows = [asdict(row) for row in bench.run_plans(Work(1, jobs, announce), plans)]
+    screen.print(console.plans_table(rows))
+    _keep(rows, json_file, screen)
+
+
+@bench_app.command("leaderboard")
+def bench_leaderboard(
+    queries: Annotated[int, typer.Option("--queries", min=2, help="How many to bound in every contest.")] = 100,
+    out: Out = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Compare all envelopes on the same data: width, share of queries that hold the truth, time a bound.
+
+    Takes less than a minute.
+    """
+    from dataclasses import asdict
+
+    from ..reporting.figures import save_figure
+    from ..scenarios.material import Work
+    from . import leaderboard
+    from . import tables as console
+
+    _require_folder(json_file)
+    folder = _result_folder(out, "leaderboard")
+    screen = Console()
+    with console.progress_bars(screen) as announce:
+        entries = leaderboard.run(Work(1, 1, announce), queries)
+    screen.print(console.leaderboard_table([asdict(entry) for entry in entries]))
+    folder.mkdir(parents=True, exist_ok=True)
+    save_figure(leaderboard.leaderboard_figure(entries), folder, "leaderboard")
+    screen.print(f"the figure is in {folder}")
+    _keep([asdict(entry) for entry in entries], json_file, screen)
+
+
+@bench_app.command("soundness")
+def bench_soundness(
+    cases: Annotated[
+        int, typer.Option("--cases", min=1, help="Problems; each has about 145 bounds, so 7,000 of them a million.")
+    ] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    jobs: Jobs = ALL_CORES,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Keep what is done here; the same command goes on from there.", dir_okay=False),
+    ] = None,
+    norm_factor: Annotated[
+        float,
+        typer.Option("--norm-factor", min=0.5, max=2.0, help="Times all norm bounds: 0.999999999 must find escapes."),
+    ] = 1.0,
+    case: Annotated[int | None, typer.Option("--case", min=0, help="This problem alone.")] = None,
+) -> None:
+    """Attack the bounds with worst-case truths in exact arithmetic: all kernels and envelopes, scales 1e-40 to 1e40.
+
+    Truths that escape a bound, and assumptions that are called refuted though they hold, are defects. Exit code 1 if
+    there are any. Takes about half a minute for 200 problems on two cores.
+    """
+    from dataclasses import asdict
+
+    from ..soundness.campaign import Campaign, run_case
+    from . import tables as console
+
+    _require_folder(json_file)
+    screen = Console()
+    try:
+        if case is not None:
+            total = run_case(seed, case, norm_factor)
+        else:
+            with console.progress_bars(screen) as announce:
+                total = Campaign(cases, seed, norm_factor).run(jobs, json_file, announce("problems"))
+    except KeyboardInterrupt:
+        if json_file is None or not json_file.exists():
+            raise
+        screen.print(f"interrupted; what is done is kept in {json_file}, and the same command goes on from there")
+        raise SystemExit(INTERRUPTED) from None
+    screen.print(console.soundness_table(asdict(total)))
+    for remark in console.soundness_remarks(asdict(total), seed, norm_factor):
+        screen.print(remark, highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if total.is_clean else 1)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: what the user can mend is one line, not a traceback, and exits with 1."""
+    # Processes share the work; threads inside the linear algebra would only wait for each other.
+    for library in ("OPENBLAS", "MKL", "OMP"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        code = app(arguments, standalone_mode=False)
+    except usage_error as error:
+        text, code = error.format_message(), 1
+        message = f"{text} (--help tells more)" if text else ""  # where the help itself was shown
+    except (RkhsControlError, OSError) as error:
+        message, code = str(error), 1
+    except (typer.Abort, KeyboardInterrupt):
+        message, code = "interrupted; nothing was written", INTERRUPTED
+    else:
+        message = "interrupted; nothing was written" if code == INTERRUPTED else ""
+    if message:
+        Console(stderr=True).print(f"[red]error:[/red] {escape(message)}", highlight=False, soft_wrap=True)
+    raise SystemExit(code or 0)
+
+
+def _show(study: Any, seed: int, jobs: int, folder: Path) -> int:
+    """Run a study with progress bars, print what it found, keep it, and return the exit code."""
+    from ..scenarios.material import Work
+    from ..scenarios.outputs import write_results
+    from . import tables as console
+
+    screen = Console()
+    with console.progress_bars(screen) as announce:
+        work = Work(seed, jobs, announce)
+        result = study(work)
+        with work.stage("figures and files") as progress:
+            write_results(result, folder)
+            progress(1, 1)
+    if result.plans:
+        screen.print(console.study_table(result))
+    if result.loops is not None:
+        screen.print(console.loops_table(result.loops))
+    if result.design is not None:
+        for table in console.design_tables(result.design, result.material.runs):
+            screen.print(table)
+    if result.sampling is not None:
+        screen.print(console.sampling_table(result.sampling))
+    for remark in console.study_remarks(result):
+        screen.print(remark, highlight=False, soft_wrap=True)
+    screen.print(
+        f"{sum(work.timings.values()):.0f} s; all results are in {folder}: begin with {folder / 'report.html'}",
+        soft_wrap=True,
+    )
+    verdict = result.worst_verdict
+    return 1 if result.is_contradicted else EXIT_CODES["CERTIFIED" if verdict is None else verdict.name]
+
+
+def _show_paper(study: Any, seed: int, jobs: int, folder: Path) -> int:
+    """Run an experiment of the paper, print its numbers beside ours, keep them; 1 if some should not differ."""
+    from ..scenarios.material import Work
+    from . import tables as console
+
+    screen = Console()
+    with console.progress_bars(screen) as announce:
+        work = Work(seed, jobs, announce)
+        result = study(work)
+        result.write(folder)
+    screen.print(console.paper_table(result))
+    for remark in result.remarks:
+        screen.print(remark, highlight=False, soft_wrap=True)
+    screen.print(f"{sum(work.timings.values()):.0f} s; numbers and figures are in {folder}")
+    return 0 if result.agrees else 1
+
+
+def _require_folder(file: Path | None) -> None:
+    if file is not None and not file.resolve().parent.is_dir():
+        raise InputError(f"the folder of {file} does not exist")
+
+
+def _keep(content: Any, file: Path | None, screen: Console) -> None:
+    if file is not None:
+        file.write_text(json.dumps(content, indent=2) + "\n")
+        screen.print(f"kept in {file}")
+
+
+def _result_folder(out: Path | None, scenario: str) -> Path:
+    """Refuse before a long run what could not be written after it."""
+    folder = Path("results") / Path(scenario).stem if out is None else out
+    nearest = next(path for path in (folder, *folder.resolve().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise InputError(f"results cannot be written to {folder}: {nearest} is not a folder that can be written to")
+    return folder
+
+
+def _parsed(changes: list[str] | None) -> dict[str, Any]:
+    """`key=value` with values as in TOML; a bare word is a text."""
+    parsed = {}
+    for change in changes or []:
+        key, separator, text = change.partition("=")
+        if not separator or not key.strip():
+            raise InputError(f"--set takes key=value, such as 'limits.states.c_A=[1.0, 2.7]'; got {change!r}")
+        try:
+            parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed[key.strip()] = text.strip()
+    return parsed

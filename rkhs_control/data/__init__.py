@@ -1,0 +1,1 @@
+"""What is recorded, planned and allowed: arrays, sets, observations, trajectories, and their files."""

@@ -1,0 +1,355 @@
+"""Trajectories in files: CSV in long form, NPZ, MAT (v5, and v7.3 through HDF5) and HDF5, told apart by their ending.
+
+CSV holds what was recorded and nothing else, one row per instant: the columns `trajectory` (which one run does
+without), `time` (in seconds) or `step`, the states and the inputs, which are not read at the last instant of a run. The
+other formats hold every field of `Trajectories`.
+
+Planned inputs are CSV files of the same form; of their states only the first is read.
+
+A decimal such as 0.1 is not a double. What that does to recorded states is added to their noise bound. Initial states
+that are taken as known, and inputs, are the doubles that are read: what a controller computes with and sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from .arrays import FloatArray, as_floats, as_vector, require_finite
+from .tables import Table, bounds_of_decimals, one_line, read_table, write_rows
+from .trajectories import Trajectories, checked_names
+
+_FIELDS = [field.name for field in fields(Trajectories)]
+_TEXTS = [name for name in _FIELDS if name.endswith(("_names", "_units"))]
+
+
+@dataclass(frozen=True, eq=False)
+class Plans:
+    """Input sequences to be applied, of any lengths, each with the state that it starts from."""
+
+    names: tuple[str, ...]
+    x0: tuple[FloatArray, ...]
+    """Initial states, `(n_states,)` each."""
+    inputs: tuple[FloatArray, ...]
+    """`(n_steps, n_inputs)` each."""
+    state_names: tuple[str, ...] = ()
+    input_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = tuple(one_line(str(name)) for name in self.names)
+        if not 0 < len(names) == len(self.x0) == len(self.inputs):
+            sizes = f"{len(names)}, {len(self.x0)} and {len(self.inputs)}"
+            raise InputError(f"names, x0 and inputs must have one entry a plan, and one at least; got {sizes}")
+        if len(set(names)) < len(names):
+            raise InputError(f"names must differ from each other; got {names}")
+        x0 = tuple(as_vector(x, f"x0 of plan {name}") for name, x in zip(names, self.x0, strict=True))
+        inputs = tuple(as_floats(u, f"inputs of plan {name}") for name, u in zip(names, self.inputs, strict=True))
+        for name, x, u in zip(names, x0, inputs, strict=True):
+            if x.size == 0 or x.size != x0[0].size:
+                raise InputError(f"x0 of plan {name} must have one entry a state, as the others do; got {x.size}")
+            if u.ndim != 2 or u.size == 0 or u.shape[1] != inputs[0].shape[1]:
+                raise InputError(f"inputs of plan {name} must have shape (n_steps, n_inputs); got {u.shape}")
+            require_finite(u, f"inputs of plan {name}")
+        values = {
+            "names": names,
+            "x0": x0,
+            "inputs": inputs,
+            "state_names": checked_names(self.state_names, "state_names", "x", x0[0].size),
+            "input_names": checked_names(self.input_names, "input_names", "u", inputs[0].shape[1]),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        """The number of plans."""
+        return len(self.names)
+
+
+def save_trajectories(runs: Trajectories, file: str | Path) -> None:
+    """Write a file in the format of its ending."""
+    path = Path(file)
+    _format_of(path, _WRITERS)(runs, path)
+
+
+def load_trajectories(
+    file: str | Path,
+    *,
+    state_names: Sequence[str] = (),
+    input_names: Sequence[str] = (),
+    horizon: int | None = None,
+    stride: int = 1,
+    **overrides: Any,
+) -> Trajectories:
+    """Read a file in the format of its ending.
+
+    A CSV file needs `state_names` and `input_names`, the columns to read, and `noise_bound`. Where it has times they
+    must be evenly spaced, by `sampling_time` if that is given. `horizon` cuts the runs into windows of so many steps,
+    one every `stride` steps. These begin with measured states, which are uncertain by the noise bound unless
+    `initial_state_noise` says otherwise; the initial states of whole runs are taken as known unless it does.
+
+    `overrides` replace fields of `Trajectories` (a noise bound, units) in any format. Bounds are rounded upwards, and
+    that on the noise of recorded states is raised by what was lost when their decimals became doubles.
+    """
+    path, overrides = _existing(file), {name: value for name, value in overrides.items() if value is not None}
+    if horizon is None and stride != 1:
+        raise InputError(f"stride is how far windows are apart, which only horizon makes; got {stride} without it")
+    if path.suffix.lower() == ".csv":
+        if not state_names or not input_names or "noise_bound" not in overrides:
+            raise InputError(f"{path}: a CSV file needs state_names, input_names and noise_bound to be read")
+        table = read_table(path, [*state_names, *input_names], sampling_time=overrides.get("sampling_time"))
+        recordings = [_recording(table, name, state_names, input_names) for name in table.runs]
+        bounds = _bounds(overrides, [table.rounding(name) for name in state_names])
+        named = {"state_names": tuple(state_names), "input_names": tuple(input_names), **overrides, **bounds}
+        if table.sampling_time is not None:
+            named["sampling_time"] = table.sampling_time
+        return _assemble(path, recordings, horizon, stride, named)
+    content = _read(path)
+    missing = [name for name in ("states", "inputs", "noise_bound") if name not in content and name not in overrides]
+    if missing:
+        raise InputError(f"{path}: there is no {missing[0]!r} in it; there is: {', '.join(sorted(content))}")
+    known = {name: value for name, value in content.items() if name in _FIELDS}
+    if "noise_bound" in overrides and _starts_as_noisy(known):
+        given = as_floats(overrides["noise_bound"], "noise_bound")
+        overrides.setdefault("initial_state_noise", given.max(axis=0) if given.ndim == 2 else given)
+    for field, names in (("state_names", tuple(state_names)), ("input_names", tuple(input_names))):
+        if names and known.setdefault(field, names) != names:
+            raise InputError(f"{path}: {field} in it are {', '.join(known[field])}, not {', '.join(names)}")
+    try:
+        bounds = _bounds(overrides)
+        runs = Trajectories(**{**known, **overrides, **bounds})
+        noise = bounds.get("initial_state_noise")
+        return runs if horizon is None else runs.windows(horizon, stride, initial_state_noise=noise)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The content of a file that is not CSV."""
+    reader = _format_of(path, _READERS)
+    try:
+        return reader(path)
+    except InputError:
+        raise
+    except Exception as error:  # whatever libraries say of a broken file
+        raise InputError(
+            f"{path}: not a readable {path.suffix[1:].upper()} file ({type(error).__name__}: {error})"
+        ) from None
+
+
+def _starts_as_noisy(known: dict[str, Any]) -> bool:
+    """Whether initial states are as uncertain as the noise bound of a file says, so that another one replaces both."""
+    if "noise_bound" not in known or "initial_state_noise" not in known:
+        return False
+    is_measured = "origins" in known and (np.any(known["origins"][:, 1]) or np.any(known["initial_state_noise"]))
+    noise = np.max(np.atleast_2d(known["noise_bound"]), axis=0)
+    return bool(is_measured) and bool(np.all(noise == known["initial_state_noise"]))
+
+
+def _bounds(given: dict[str, Any], roundings: Sequence[Fraction] | None = None) -> dict[str, FloatArray]:
+    """Those that are given, for the doubles that were read; an initial state that is known is that double."""
+    bounds: dict[str, FloatArray] = {}
+    for name in ("noise_bound", "initial_state_noise"):
+        if name in given:
+            bounds[name] = bounds_of_decimals(given[name], name, roundings)
+    if "initial_state_noise" in bounds:
+        is_known = np.equal(given["initial_state_noise"], 0.0)
+        bounds["initial_state_noise"] = np.where(is_known, 0.0, bounds["initial_state_noise"])
+    return bounds
+
+
+def save_plans(plans: Plans, file: str | Path) -> None:
+    """Write a CSV file: `trajectory`, `step`, the states (of the first rows only) and the inputs."""
+    rows: list[list[Any]] = []
+    for name, x0, inputs in zip(plans.names, plans.x0, plans.inputs, strict=True):
+        for step, u in enumerate(inputs.tolist()):
+            rows.append([name, step, *([""] * len(x0) if step else x0.tolist()), *u])
+    write_rows(_csv(file), plans.state_names, plans.input_names, rows)
+
+
+def load_plans(
+    file: str | Path,
+    *,
+    state_names: Sequence[str],
+    input_names: Sequence[str],
+    sampling_time: float | None = None,
+) -> Plans:
+    """Read planned inputs from a CSV file, in which the column `plan` may stand for `trajectory`.
+
+    The states are read in the first row of each plan, the inputs in all of them; a last row without inputs is the end
+    instant. Times, if there are any, must be evenly spaced, by `sampling_time` if that is given.
+    """
+    path = _csv(_existing(file))
+    if not state_names or not input_names:
+        raise InputError(f"{path}: plans need state_names and input_names to be read")
+    columns = [*state_names, *input_names]
+    table = read_table(path, columns, kinds=("trajectory", "plan"), sampling_time=sampling_time)
+    x0, inputs = [], []
+    for name, rows in table.runs.items():
+        ends = not any(rows[-1].cells[one_line(column)] for column in input_names)
+        held = rows[:-1] if ends else rows
+        if not held:
+            raise InputError(f"{path}, row {rows[0].line}: {table.kind} {name} has no inputs; write them in its rows")
+        x0.append(table.numbers(rows[:1], state_names)[0])
+        inputs.append(table.numbers(held, input_names))
+    try:
+        return Plans(tuple(table.runs), tuple(x0), tuple(inputs), tuple(state_names), tuple(input_names))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _existing(file: str | Path) -> Path:
+    path = Path(file)
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; give a file")
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    return path
+
+
+def _csv(file: str | Path) -> Path:
+    path = Path(file)
+    if path.suffix.lower() != ".csv":
+        raise InputError(f"{path}: plans are kept in CSV files; the ending must be .csv")
+    return path
+
+
+def _format_of(path: Path, formats: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    if path.suffix.lower() not in formats:
+        raise InputError(f"{path}: the ending must be one of {', '.join(sorted({'.csv', *formats}))}")
+    return formats[path.suffix.lower()]
+
+
+# ---- CSV
+
+
+def _write_csv(runs: Trajectories, path: Path) -> None:
+    if runs.is_windowed or runs.initial_state_noise.any():
+        raise InputError(
+            f"{path}: a CSV file cannot say that {runs.kind} begin with measured states (initial_state_noise): save "
+            "them as .npz, .mat or .h5"
+        )
+    rows: list[list[Any]] = []
+    for number in range(len(runs)):
+        inputs = [*runs.inputs[number].tolist(), [""] * runs.n_inputs]
+        for step, (x, u) in enumerate(zip(runs.states[number].tolist(), inputs, strict=True)):
+            rows.append([number, step, *x, *u])
+    write_rows(path, runs.state_names, runs.input_names, rows)
+
+
+def _recording(
+    table: Table, name: str, state_names: Sequence[str], input_names: Sequence[str]
+) -> tuple[FloatArray, FloatArray]:
+    rows = table.runs[name]
+    if len(rows) < 2:
+        raise InputError(f"{table.path}, row {rows[0].line}: {table.kind} {name} has one step only; leave it out")
+    return table.numbers(rows, state_names), table.numbers(rows[:-1], input_names)
+
+
+def _assemble(
+    path: Path,
+    recordings: list[tuple[FloatArray, FloatArray]],
+    horizon: int | None,
+    stride: int,
+    named: dict[str, Any],
+) -> Trajectories:
+    lengths = sorted({len(inputs) for _, inputs in recordings})
+    if horizon is None and len(lengths) > 1:
+        raise InputError(f"{path}: runs have from {lengths[0]} to {lengths[-1]} steps; give a horizon to cut windows")
+    whole: dict[str, Any] = {} if horizon is not None else {"initial_state_noise": 0.0}
+    try:
+        return Trajectories.from_recordings(recordings, horizon or lengths[0], stride=stride, **{**whole, **named})
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+# ---- NPZ, MAT, HDF5
+
+
+def _content(runs: Trajectories) -> dict[str, Any]:
+    content = {name: getattr(runs, name) for name in _FIELDS}
+    return {name: list(value) if name in _TEXTS else value for name, value in content.items()}
+
+
+def _with_texts(content: dict[str, Any], decode: Callable[[Any], tuple[str, ...]]) -> dict[str, Any]:
+    return {name: decode(value) if name in _TEXTS else value for name, value in content.items()}
+
+
+def _write_npz(runs: Trajectories, path: Path) -> None:
+    arrays: dict[str, Any] = {name: np.array(value) for name, value in _content(runs).items()}
+    np.savez_compressed(path, **arrays)
+
+
+def _read_npz(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as arrays:
+        content = dict(arrays)
+    return _with_texts(_scalars(content), lambda value: tuple(str(text) for text in np.atleast_1d(value)))
+
+
+def _write_mat(runs: Trajectories, path: Path) -> None:
+    from scipy.io import savemat
+
+    content = _content(runs)
+    savemat(path, {n: np.array(v, dtype=object) if n in _TEXTS else v for n, v in content.items()}, do_compression=True)
+
+
+def _read_mat(path: Path) -> dict[str, Any]:
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path)
+    except NotImplementedError:  # what scipy says of v7.3, which is HDF5
+        return _read_hdf5(path, is_matlab=True)
+    content = {name: value for name, value in content.items() if not name.startswith("__")}
+    return _with_texts(_scalars(content), lambda value: tuple("".join(np.ravel(cell)) for cell in np.ravel(value)))
+
+
+def _write_hdf5(runs: Trajectories, path: Path) -> None:
+    with _h5py(path).File(path, "w") as stream:
+        for name, value in _content(runs).items():
+            stream[name] = value
+
+
+def _read_hdf5(path: Path, *, is_matlab: bool = False) -> dict[str, Any]:
+    """MATLAB's v7.3 stores arrays with their axes reversed, and texts in a way that is not read here."""
+    with _h5py(path).File(path, "r") as stream:
+        content = {name: stream[name][()] for name in stream if hasattr(stream[name], "shape")}
+    if is_matlab:
+        return _scalars({name: value.T for name, value in content.items() if name not in _TEXTS})
+    return _with_texts(_scalars(content), lambda value: tuple(text.decode() for text in np.atleast_1d(value)))
+
+
+def _scalars(content: dict[str, Any]) -> dict[str, Any]:
+    """The sampling time as a number, and what is one per state as a vector, of which MATLAB makes a matrix."""
+    found = {n: v.item() if n == "sampling_time" and np.size(v) == 1 else v for n, v in content.items()}
+    if np.ndim(noise := found.get("initial_state_noise", 0.0)) > 1:
+        found["initial_state_noise"] = np.ravel(noise)
+    return found
+
+
+def _h5py(path: Path) -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise InputError(f"{path}: this format needs h5py (`pip install rkhs_control[h5py]`)") from None
+    return h5py
+
+
+_WRITERS: dict[str, Callable[[Trajectories, Path], None]] = {
+    ".csv": _write_csv,
+    ".npz": _write_npz,
+    ".mat": _write_mat,
+    ".h5": _write_hdf5,
+    ".hdf5": _write_hdf5,
+}
+_READERS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    ".npz": _read_npz,
+    ".mat": _read_mat,
+    ".h5": _read_hdf5,
+    ".hdf5": _read_hdf5,
+}

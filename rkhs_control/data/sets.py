@@ -1,0 +1,87 @@
+"""Sets of states and inputs: boxes and polytopes, and by how much a box of states lies inside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+from .arrays import FloatArray, as_floats, as_vector
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """`lower <= x <= upper`; an infinite end is no limit."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+    def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
+        ends = [np.atleast_1d(as_floats(end, name)) for name, end in (("lower", lower), ("upper", upper))]
+        if ends[0].ndim != 1 or ends[0].shape != ends[1].shape:
+            raise InputError(f"lower and upper must have the same shape (n,); got {ends[0].shape} and {ends[1].shape}")
+        crossed = np.flatnonzero(~(ends[0] <= ends[1]))
+        if len(crossed):
+            i = int(crossed[0])
+            raise InputError(f"lower must not exceed upper; entry {i} has {ends[0][i]:g} and {ends[1][i]:g}")
+        for name, end in zip(("lower", "upper"), ends, strict=True):
+            end.setflags(write=False)
+            object.__setattr__(self, name, end)
+
+    @property
+    def n_dims(self) -> int:
+        return len(self.lower)
+
+    def contains(self, points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Whether each point, along the last axis, lies in the box."""
+        x = np.asarray(points)
+        inside: npt.NDArray[np.bool_] = np.all((self.lower <= x) & (x <= self.upper), axis=-1)
+        return inside
+
+    def clip(self, points: npt.ArrayLike) -> FloatArray:
+        """The nearest points in the box."""
+        return np.clip(np.asarray(points, dtype=np.float64), self.lower, self.upper)
+
+    def as_polytope(self) -> Polytope:
+        """The same set as inequalities, one for every finite end: uppers first, then lowers."""
+        upper, lower = np.isfinite(self.upper), np.isfinite(self.lower)
+        identity = np.eye(self.n_dims)
+        return Polytope(
+            np.vstack([identity[upper], -identity[lower]]), np.concatenate([self.upper[upper], -self.lower[lower]])
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Polytope:
+    """`normals @ x <= offsets`."""
+
+    normals: FloatArray
+    offsets: FloatArray
+
+    def __post_init__(self) -> None:
+        normals = as_floats(self.normals, "normals")
+        if normals.ndim != 2 or not np.isfinite(normals).all():
+            raise InputError(f"normals must be a finite array (n_constraints, n_dims); got shape {normals.shape}")
+        empty = np.flatnonzero(~normals.any(axis=1))
+        if len(empty):
+            raise InputError(
+                f"normals must not be zero; row {empty[0]} is, and limits nothing: leave it out, with its offset"
+            )
+        offsets = as_vector(self.offsets, "offsets", len(normals))
+        for name, array in (("normals", normals), ("offsets", offsets)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @property
+    def n_dims(self) -> int:
+        return self.normals.shape[1]
+
+    def as_polytope(self) -> Polytope:
+        return self
+
+    def contains(self, points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Whether each point, along the last axis, lies in the polytope."""
+        inside: npt.NDArray[np.bool_] = np.all(np.asarray(points) @ self.normals.T <= self.offsets, axis=-1)
+        return inside

@@ -1,0 +1,1 @@
+"""From intervals to weights that prove: functionals, kernel matrices, the active-set path, witnesses."""

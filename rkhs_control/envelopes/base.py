@@ -1,0 +1,203 @@
+"""What all envelopes share: the interface, the mirror that makes a lower bound of an upper one, the result."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import chain
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ..assumptions.norms import NormBound
+from ..data.arrays import FloatArray, as_points, non_negative
+from ..data.observations import Observations
+from ..engine.functionals import Functional, Points
+from ..engine.gram import Gram
+from ..engine.least_norm import LeastNorm, least_norm
+from ..engine.witness import Witness
+from ..errors import FalsifiedNormBoundError, InputError
+from ..kernels.base import Kernel
+from .constraint import Constraint
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The intervals as seen from above, or, negated, from below: a lower bound of `f` is an upper one of `-f`."""
+
+    lower: FloatArray
+    upper: FloatArray
+    is_mirrored: bool
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    """An upper bound of `L f` on one side, what proves it, and how far it may be from the least one."""
+
+    value: float
+    gap: float = np.nan
+    witness: Witness | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Bounds at `m` queries: `lower <= L f <= upper`.
+
+    `gap` is how far `lower` or `upper` may at most be from the tightest bound that the assumptions allow; NaN where the
+    method does not tell. It measures quality: the bounds hold whatever it says.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    gap: FloatArray
+    witnesses: tuple[tuple[Witness | None, Witness | None], ...]
+    upper_gradient: FloatArray | None = None
+    lower_gradient: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.upper)
+
+    @property
+    def width(self) -> FloatArray:
+        return self.upper - self.lower
+
+    @property
+    def relative_gap(self) -> FloatArray:
+        """`gap` as a share of the larger of the two bounds' magnitudes and the width."""
+        size = np.maximum(np.maximum(np.abs(self.lower), np.abs(self.upper)), self.width)
+        return self.gap / np.where(size > 0, size, 1.0)
+
+    def witness(self, i: int) -> tuple[Witness | None, Witness | None]:
+        """What proves the lower and the upper bound of query `i`; the lower one is a witness for `-f`."""
+        return self.witnesses[i]
+
+
+@dataclass(frozen=True, eq=False)
+class Envelope(ABC):
+    """Guaranteed bounds of an unknown function from `data` and a bound of its norm in the RKHS of `kernel`.
+
+    Data that refute the norm bound are refused when the envelope is built.
+    """
+
+    is_certain: ClassVar[bool] = True
+    """Whether the bounds hold for certain under the assumptions, or only with a probability."""
+
+    data: Observations
+    kernel: Kernel
+    norm_bound: float | NormBound
+    nugget: float = 0.0
+    """Added to the diagonal of the kernel matrix of the data: bounds stay valid and become wider."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm_bound", NormBound.of(self.norm_bound))
+        object.__setattr__(self, "nugget", non_negative(self.nugget, "nugget"))
+        # A nugget would let functions miss the intervals.
+        gram = Gram(self.data.X, self.kernel) if self.nugget else self.gram
+        start = least_norm(gram, self.data.lower, self.data.upper) if self.nugget else self.least_norm
+        NormBound.of(self.norm_bound).require_consistent(gram, start, self.data)
+
+    def __le__(self, limit: float) -> Constraint:
+        """`f <= limit`, as `minimise` takes it."""
+        return Constraint(self, limit)
+
+    def __ge__(self, limit: float) -> Constraint:
+        return Constraint(self, limit, is_floor=True)
+
+    @property
+    def radius(self) -> float:
+        """The norm bound as a number."""
+        return NormBound.of(self.norm_bound).value
+
+    @cached_property
+    def gram(self) -> Gram:
+        return Gram(self.data.X, self.kernel, self.nugget)
+
+    @cached_property
+    def least_norm(self) -> LeastNorm:
+        """The minimum-norm regressor: its norm is the least that the data do not refute."""
+        return least_norm(self.gram, self.data.lower, self.data.upper)
+
+    @cached_property
+    def sides(self) -> tuple[Side, Side]:
+        """Seen from below, and from above."""
+        lower, upper = self.data.lower, self.data.upper
+        return Side(-upper, -lower, True), Side(lower, upper, False)
+
+    def with_assumptions(self, data: Observations, norm_bound: float | NormBound) -> Self:
+        """The same envelope for other intervals at the same inputs, or another norm bound.
+
+        What does not depend on them is not computed again.
+        """
+        if data is not self.data and not np.array_equal(data.X, self.data.X):
+            raise InputError("with_assumptions takes data at the same inputs")
+        other = object.__new__(type(self))
+        kept = {"gram"} if data is not self.data else {"gram", "least_norm", "sides"}
+        vars(other).update({name: value for name, value in vars(self).items() if name in kept})
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        other.__init__(**{**given, "data": data, "norm_bound": norm_bound})  # type: ignore[misc]
+        return other
+
+    @abstractmethod
+    def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
+        """An upper bound of every functional for the data as seen from `side`."""
+
+    def bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
+        """Bounds of `f` at the rows of `Xq`, shape `(m, n_dims)`.
+
+        `n_jobs` spreads them over processes with joblib; by default whatever `joblib.parallel_config` says, so any
+        of its backends serves, a Dask cluster among them.
+        """
+        return self.functional_bounds([Points.value(x) for x in self._queries(Xq)], n_jobs)
+
+    def functional_bounds(self, functionals: Sequence[Functional], n_jobs: int | None = None) -> Band:
+        """Bounds of any linear functionals of `f`."""
+        for i, functional in enumerate(functionals):
+            if functional.n_dims != self.data.n_dims:
+                raise InputError(
+                    f"functional {i} is about {functional.n_dims} dimensions, the data have {self.data.n_dims}"
+                )
+        below, above = self._in_parallel(functionals, n_jobs)
+        lower, upper = np.array([-b.value for b in below]), np.array([a.value for a in above])
+        self._refuse_inverted(lower, upper)
+        return Band(
+            lower=lower,
+            upper=upper,
+            gap=np.array([max(b.gap, a.gap) for b, a in zip(below, above, strict=True)]),
+            witnesses=tuple((b.witness, a.witness) for b, a in zip(below, above, strict=True)),
+        )
+
+    def _in_parallel(
+        self, functionals: Sequence[Functional], n_jobs: int | None
+    ) -> tuple[list[UpperBound], list[UpperBound]]:
+        """Upper bounds of every functional, seen from below and from above."""
+        from joblib import Parallel, delayed, effective_n_jobs
+
+        workers = effective_n_jobs(n_jobs)
+        if workers == 1 or len(functionals) < 2:
+            below, above = (self.upper_bounds(side, functionals) for side in self.sides)
+            return below, above
+        # a few chunks a worker: long enough to pay for their journey, short enough to share out evenly
+        chunks = np.array_split(np.arange(len(functionals)), min(len(functionals), 4 * workers))
+        parts = Parallel(n_jobs=n_jobs)(
+            delayed(self.upper_bounds)(side, [functionals[i] for i in chunk]) for side in self.sides for chunk in chunks
+        )
+        half = len(chunks)
+        return list(chain(*parts[:half])), list(chain(*parts[half:]))
+
+    def _refuse_inverted(self, lower: FloatArray, upper: FloatArray) -> None:
+        """A lower bound above an upper one proves that no function fits: the assumptions contradict each other."""
+        inverted = np.flatnonzero(lower > upper)
+        if self.is_certain and len(inverted):
+            i = int(inverted[0])
+            raise FalsifiedNormBoundError(
+                f"norm_bound {self.radius:.9g} ({NormBound.of(self.norm_bound).provenance}) is refuted by the data: at "
+                f"query {i} the unknown function would have to be at least {lower[i]:.9g} and at most {upper[i]:.9g}; "
+                "raise norm_bound (or the safety factor), shorten the lengthscale, or raise noise_bound if that is too "
+                "small"
+            )
+
+    def _queries(self, Xq: npt.ArrayLike, name: str = "Xq") -> FloatArray:
+        return as_points(Xq, name, self.data.n_dims)

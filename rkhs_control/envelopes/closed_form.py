@@ -1,0 +1,92 @@
+"""The sub-optimal closed form of Proposition 3: no optimisation at a query, a nominal model in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..arithmetic.rounding import dot_up, product_up, sum_up
+from ..assumptions.regression import KernelModel
+from ..engine.functionals import Functional
+from ..engine.witness import Witness
+from .base import Envelope, Side, UpperBound
+from .projection import deviation_up, radius_up
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedFormEnvelope(Envelope):
+    """`s(x) -+ S(x)`, `S = P_X(x) sqrt(Gamma^2 + Delta) + sum_i |w_i| h_i + |w'y - s(x)|`, `w = K^-1 K_Xx`.
+
+    `s` is any kernel `model` (ridge, minimum norm, given weights; the minimum-norm regressor by default), `y +- h`
+    are the intervals, and `Delta`, the minimum in Proposition 3, is minus the least squared norm through them.
+    """
+
+    model: KernelModel | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.data.require_two_sided()
+
+    def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
+        sign = -1.0 if side.is_mirrored else 1.0
+        y = sign * self.data.centre
+        bounds = []
+        for functional in functionals:
+            row = functional.row(self.kernel, self.data.X)
+            weights = self.gram.spectrum.solve(row, self.nugget)
+            nominal = sign * self._nominal(functional)
+            offset = max(dot_up(y, weights) - nominal, nominal + dot_up(-y, weights))
+            width = sum_up(
+                deviation_up(functional, self.gram, weights, self._centre, self._radius),
+                dot_up(np.abs(weights), self.data.half_width),
+                offset + abs(offset) * 2.0**-50,
+            )
+            bounds.append(UpperBound(sum_up(nominal, width)))
+        return bounds
+
+    def casadi_bounds(self, x: Any, smoothing: float) -> tuple[Any, Any]:
+        """Upper bounds of `-f` and of `f` at a CasADi column, for a solver: smoothed, and not rounded outwards."""
+        import casadi
+
+        def magnitude(value: Any) -> Any:
+            return casadi.sqrt(value**2 + smoothing**2)
+
+        K = casadi.DM(self.gram.whole)
+        k = self.kernel.casadi(x, self.data.X).T
+        w = casadi.DM(self.gram.spectrum.solve(np.eye(len(self.data)), self.nugget)) @ k
+        distance2 = self.kernel.variance - 2.0 * casadi.dot(w, k) + casadi.dot(w, K @ w)
+        s = self._model.casadi(x)
+        width = (
+            self._radius * casadi.sqrt(casadi.fmax(distance2, 0.0) + smoothing**2)
+            + casadi.dot(magnitude(w), casadi.DM(self.data.half_width))
+            + magnitude(casadi.dot(w, casadi.DM(self.data.centre)) - s)
+        )
+        return width - s, width + s
+
+    def _nominal(self, functional: Functional) -> float:
+        """`L s`; rounding may move this middle, the width makes up for it."""
+        if self.model is not None:
+            return self.model.apply(functional)
+        # the weights may be larger than those of models that are given
+        return float(functional.row(self.kernel, self.data.X[self._centre.indices]) @ self._centre.weights)
+
+    @cached_property
+    def _model(self) -> KernelModel:
+        if self.model is not None:
+            return self.model
+        return KernelModel(self.data.X[self._centre.indices], self.kernel, self._centre.weights)
+
+    @cached_property
+    def _centre(self) -> Witness:
+        return Witness.sparse(self.least_norm.indices, self.least_norm.weights)
+
+    @cached_property
+    def _radius(self) -> float:
+        """`sqrt(Gamma^2 + Delta)`, from the least-norm function, rounded up."""
+        norm = self._centre.norm_up(self.gram)
+        least_inner = self._centre.inner_at_least(self.data.lower, self.data.upper)
+        return radius_up(product_up(self.radius, self.radius), product_up(norm, norm), least_inner)

@@ -1,0 +1,58 @@
+"""What an unknown function must keep, `envelope <= limit`: judged by its bounds, kept by every function they allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ..data.arrays import FloatArray, as_floats, as_points, require_finite
+from ..engine.functionals import Points
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from .base import Envelope, UpperBound
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """`f <= limit`, or `f >= limit`, for the unknown function of an envelope: `envelope <= limit` makes one."""
+
+    envelope: Envelope
+    limit: float
+    is_floor: bool = False
+    """Whether `f` must stay above the limit, not below it."""
+
+    def __post_init__(self) -> None:
+        limit = as_floats(self.limit, "limit")
+        if limit.ndim:
+            raise InputError(f"limit must be one number; got shape {limit.shape}")
+        require_finite(limit, "limit")
+        object.__setattr__(self, "limit", float(limit))
+
+    def __bool__(self) -> NoReturn:
+        # of `low <= envelope <= high` Python would keep the second half alone
+        raise InputError(
+            "a constraint is neither true nor false before a point is chosen (margins tells at points); two limits are "
+            "two constraints, [envelope >= low, envelope <= high]"
+        )
+
+    def __str__(self) -> str:
+        return f"f {'>=' if self.is_floor else '<='} {self.limit:g}"
+
+    def bounds(self, X: FloatArray) -> Sequence[UpperBound]:
+        """Upper bounds of `f` (of `-f` for a floor) at the rows of `X`."""
+        side = self.envelope.sides[0 if self.is_floor else 1]
+        return self.envelope.upper_bounds(side, [Points.value(x) for x in X])
+
+    def margin(self, bound: UpperBound) -> float:
+        """By how much a bound is within the limit; the sign is exact, so zero or more is certified."""
+        return (-self.limit if self.is_floor else self.limit) - bound.value
+
+    def margins(self, X: npt.ArrayLike) -> FloatArray:
+        """The margin at the rows of `X`: where it is zero or more, the constraint holds, as surely as the bounds do."""
+        points = as_points(X, "X", self.envelope.data.n_dims)
+        return np.array([self.margin(bound) for bound in self.bounds(points)])

@@ -1,0 +1,295 @@
+"""The optimal envelope: the tightest bounds that the assumptions allow, by the active-set path."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arithmetic.rounding import UNIT_ROUNDOFF
+from ..data.arrays import FloatArray, IndexArray
+from ..engine import path
+from ..engine.functionals import Derivative, Functional, Points
+from ..engine.gram import DENSE_LIMIT
+from ..engine.least_norm import SEARCH_NUGGETS, LeastNorm, least_norm_along
+from ..engine.witness import Witness
+from ..errors import InputError
+from .base import Band, Envelope, Side, UpperBound
+
+SMALL_GAP = 1e-7
+"""A bound whose gap is above this share of it is looked for again along a regularised path."""
+
+# Below the least tau (times the weights of the start) the weights of the witness, and above the largest (times the
+# norm bound) those of the worst-case function, are so large that rounding hides what they add up to.
+_LEAST_TAU, _LARGEST_TAU = 1e-7, 1e8
+# A functional of so small a squared norm, as a share of k(x, x), is not worth a path.
+_NOTHING = 1e-140
+# Rows that differ by no more than this share belong to neighbouring queries.
+_NEIGHBOUR = 0.1
+# With more data than are kept as a matrix: how many rows a path starts with, how many it may gain at a time
+_NEAREST, _ROWS_A_ROUND, _MAX_ROUNDS = 192, 64, 60
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalEnvelope(Envelope):
+    """`C(x) = min_w U(x; w)` and its mirror (the paper's P1 and D1), exactly, for every query."""
+
+    def bounds_with_gradient(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
+        """Bounds at the rows of `Xq` with their gradients, `(m, n_dims)`, by the envelope theorem.
+
+        A gradient is NaN where the bound has a kink: at a datum whose own interval is the bound.
+        """
+        queries = self._queries(Xq)
+        band = self.bounds(queries, n_jobs)
+        pairs = [band.witness(i) for i in range(len(queries))]
+        lower, upper = (
+            np.array([self.witness_gradient(x, pair[side]) for x, pair in zip(queries, pairs, strict=True)])
+            for side in (0, 1)
+        )
+        return replace(band, lower_gradient=-lower, upper_gradient=upper)
+
+    def witness_gradient(self, x: FloatArray, witness: Witness | None) -> FloatArray:
+        """By the query, of the bound at `x` that a witness proves; NaN where the bound has a kink."""
+        assert witness is not None
+        norm = witness.residual_norm_up(Points.value(x), self.gram)
+        if norm <= math.sqrt(UNIT_ROUNDOFF):
+            return np.full(len(x), np.nan)
+        slopes = self.kernel.gradient(x[None, :], self.data.X[witness.indices])[0]
+        return -self.radius / norm * (witness.weights @ slopes)
+
+    def derivative_bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
+        """Certified sensitivities: bounds of `df/dx_j` at the rows of `Xq`, each of shape `(m, n_dims)`."""
+        queries = self._queries(Xq)
+        shape = queries.shape
+        flat = self.functional_bounds([Derivative(x, j) for x in queries for j in range(shape[1])], n_jobs)
+        return replace(
+            flat,
+            lower=flat.lower.reshape(shape),
+            upper=flat.upper.reshape(shape),
+            gap=flat.gap.reshape(shape),
+        )
+
+    def difference_bounds(self, Xa: npt.ArrayLike, Xb: npt.ArrayLike, n_jobs: int | None = None) -> Band:
+        """Bounds of `f(a) - f(b)` for the rows `a` of `Xa` and `b` of `Xb`."""
+        first, second = self._queries(Xa, "Xa"), self._queries(Xb, "Xb")
+        if len(first) != len(second):
+            raise InputError(f"Xa and Xb must have as many rows; got {len(first)} and {len(second)}")
+        return self.functional_bounds([Points.difference(a, b) for a, b in zip(first, second, strict=True)], n_jobs)
+
+    def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
+        bounds: list[UpperBound] = []
+        previous: _WorstCase | None = None
+        for functional in functionals:
+            row = functional.row(self.kernel, self.data.X)
+            query = _Query(functional, row, functional.squared_norm(self.kernel))
+            if query.norm2 > _NOTHING * self.kernel.variance:
+                bound, previous = self._upper_bound(side, query, previous)
+            else:
+                bound = self._trivial_bound(functional)
+            bounds.append(bound)
+        return bounds
+
+    def _trivial_bound(self, functional: Functional) -> UpperBound:
+        """That of the Cauchy-Schwarz inequality, for a functional that is (nearly) zero."""
+        nothing = Witness(np.empty(0, dtype=np.int64), np.empty(0))
+        value, _ = nothing.upper_value(functional, self.gram, self.data.lower, self.data.upper, self.radius)
+        return UpperBound(value, 2.0 * value, nothing)
+
+    def _upper_bound(self, side: Side, query: _Query, previous: _WorstCase | None) -> tuple[UpperBound, _WorstCase]:
+        """The best of what the ends of some paths prove; `previous` is where that of another query ended."""
+        functional, largest = query.functional, self.radius * math.sqrt(query.norm2)
+        best, best_norm, attained = UpperBound(math.inf, math.inf), math.inf, []
+        for end in self._worst_cases(side, query, previous):
+            attained.append(end)
+            for found in self._candidates(end, functional):
+                witness = found.on_known_ends(side.lower, side.upper)
+                value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
+                if value < best.value:
+                    best, best_norm = UpperBound(value, witness=witness), norm
+            best = replace(best, gap=min(self._gap(best, best_norm, e, functional) for e in attained))
+            if best.gap <= SMALL_GAP * max(abs(best.value), 1e-3 * largest):
+                break
+            if end.status == path.RAY and best.gap <= 1e-6 * largest:
+                break  # next to a datum, doubles do not tell more
+        return best, end
+
+    def _worst_cases(self, side: Side, query: _Query, previous: _WorstCase | None) -> Iterator[_WorstCase]:
+        """Ends of paths, the quickest first: from a neighbouring query, from the start, along safer matrices."""
+        if previous is not None and previous.is_neighbour_of(query):
+            moved = self._move(side, previous, query)
+            if moved is not None:
+                yield moved
+        for start in self._starts():
+            yield self._worst_case(side, start, query)
+
+    @cached_property
+    def _safer_starts(self) -> dict[float, LeastNorm]:
+        return {}
+
+    def _starts(self) -> Iterator[LeastNorm]:
+        """Where paths may start, with less and less trust in the kernel matrix; made when first needed."""
+        yield self.least_norm
+        for added in SEARCH_NUGGETS:
+            gram = self.gram.with_added(added)
+            if gram.nugget > self.least_norm.gram.nugget:
+                if added not in self._safer_starts:
+                    self._safer_starts[added] = least_norm_along(gram, self.data.lower, self.data.upper)
+                yield self._safer_starts[added]
+
+    def _worst_case(self, side: Side, start: LeastNorm, query: _Query) -> _WorstCase:
+        """Follow the path on all data or, where they are many, on more and more until the function fits all."""
+        if side.is_mirrored:
+            start = start.mirrored()
+        if self.gram.is_dense:
+            return self._follow(side, start, query, np.arange(len(query.row)), start.indices)[0]
+        nearest = np.argsort(-np.abs(query.row))[:_NEAREST]
+        rows = np.concatenate([start.indices, np.setdiff1d(nearest, start.indices)])
+        for _ in range(_MAX_ROUNDS):
+            end, violations = self._follow(side, start, query, rows, start.active.order)
+            violations[rows] = 0.0
+            worst = np.argsort(-violations)[:_ROWS_A_ROUND]
+            worst = worst[violations[worst] > 1e-12 * self.radius]
+            if len(worst) == 0:
+                break
+            rows = np.concatenate([rows, worst])
+        return end
+
+    def _follow(
+        self, side: Side, start: LeastNorm, query: _Query, rows: IndexArray, order: IndexArray
+    ) -> tuple[_WorstCase, FloatArray]:
+        """One path on the given rows, among which `order` are those of the start; violations on all data."""
+        heaviest = float(np.abs(start.weights).sum()) * math.sqrt(self.kernel.variance / query.norm2)
+        end = path.follow_query(
+            start.gram.whole if start.gram.is_dense else start.gram.matrix(rows),
+            side.lower[rows],
+            side.upper[rows],
+            query.row[rows],
+            query.norm2,
+            start.active._replace(order=order),
+            energy=start.norm**2,
+            energy_limit=self.radius**2,
+            tau_end=self._largest_tau(query),
+            tau_least=_LEAST_TAU * heaviest,
+        )
+        return self._at_end(side, query, rows, end)
+
+    def _move(self, side: Side, previous: _WorstCase, query: _Query) -> _WorstCase | None:
+        """From the end of a neighbour's path to that of `query`: first to the query, then to the norm bound."""
+        K, tau = self.gram.whole, previous.tau
+        moved = path.follow_move(K, side.lower, side.upper, previous.query.row, query.row, tau, previous.active)
+        if moved.status != path.THETA_REACHED:
+            return None
+        order, weights = moved.active.order, moved.active.weights
+        energy = tau * tau * query.norm2 + 2.0 * tau * float(query.row[order] @ weights)
+        energy += float(weights @ K[np.ix_(order, order)] @ weights)
+        end = path.follow_query(
+            K,
+            side.lower,
+            side.upper,
+            query.row,
+            query.norm2,
+            moved.active,
+            energy=energy,
+            energy_limit=self.radius**2,
+            tau=tau,
+            tau_end=self._largest_tau(query),
+        )
+        if end.status != path.ENERGY_REACHED:
+            return None
+        return self._at_end(side, query, np.arange(len(query.row)), end)[0]
+
+    def _at_end(self, side: Side, query: _Query, rows: IndexArray, end: path.PathEnd) -> tuple[_WorstCase, FloatArray]:
+        """The function at the end of a path, and by how much it violates the intervals of all data."""
+        active = end.active._replace(order=rows[end.active.order])
+        values = end.tau * query.row + self.gram.combine(active.order, active.weights)
+        violations = np.maximum(np.maximum(values - side.upper, side.lower - values), 0.0)
+        value = end.tau * query.norm2 + float(query.row[active.order] @ active.weights)
+        worst_case = _WorstCase(
+            query, end.status, end.tau, end.energy, active, end.rates, value, float(violations.max())
+        )
+        return worst_case, violations
+
+    def _largest_tau(self, query: _Query) -> float:
+        return _LARGEST_TAU * self.radius / math.sqrt(query.norm2)
+
+    def _candidates(self, end: _WorstCase, functional: Functional) -> Iterator[Witness]:
+        """Weights worth evaluating; each one proves a bound, the least counts."""
+        if end.has_section:
+            yield end.section
+            if end.status == path.ENERGY_REACHED:
+                return
+        indices = end.active.order
+        yield Witness(indices[:0], end.rates[:0])
+        if len(indices) == 0:
+            return
+        # The section of L lies (nearly) in the span of the active ones, with weights -rates.
+        distance = Witness.sparse(indices, -end.rates).residual_norm_up(functional, self.gram)
+        room = math.sqrt(max(self.radius**2 - end.energy, 0.0))
+        if room > 0.0:
+            base = end.active.weights - end.tau * end.rates
+            yield Witness.sparse(indices, -end.rates - base * (distance / room))
+        nearest = int(np.argmax(np.abs(end.rates)))
+        yield Witness(indices[[nearest]], np.array([-np.sign(end.rates[nearest])]))
+
+    def _gap(self, bound: UpperBound, norm: float, end: _WorstCase, functional: Functional) -> float:
+        """How far the bound may be from the least one, given a function that attains `end.value`.
+
+        By duality, a function that violates intervals by v and the norm bound by e is within `v ||w||_1 + e norm` of
+        what is attainable, with the best weights w; those of the bound and of the function stand in for them.
+        """
+        if bound.witness is None or end.status == path.LOST:
+            return math.inf
+        own = end.section.weights if end.has_section else end.rates
+        if not end.has_section:
+            size = math.sqrt(max(end.energy, 0.0))
+        elif bound.witness is end.section:
+            size = end.tau * norm
+        else:
+            size = end.tau * end.section.residual_norm_up(functional, self.gram)
+        steepest = max(float(np.abs(own).sum()), float(np.abs(bound.witness.weights).sum()))
+        slack = end.violation * steepest + max(0.0, size - self.radius) * norm
+        return max(0.0, bound.value - end.value) + slack
+
+
+@dataclass(frozen=True, eq=False)
+class _Query:
+    """A functional as the solver sees it: `L k(., x_i)` and `||L||^2`."""
+
+    functional: Functional
+    row: FloatArray
+    norm2: float
+
+
+@dataclass(frozen=True, eq=False)
+class _WorstCase:
+    """The end of a path: `f = tau k_L + sum_a weights_a k_{x_a}`, with the rates of the weights there."""
+
+    query: _Query
+    status: int
+    tau: float
+    energy: float
+    active: path.ActiveSet
+    rates: FloatArray
+    value: float
+    violation: float
+
+    @property
+    def has_section(self) -> bool:
+        """Whether `tau` is large enough to divide by."""
+        return self.tau > 1e-200
+
+    @cached_property
+    def section(self) -> Witness:
+        """The weights `w` for which `f = tau (k_L - sum_a w_a k_{x_a})`."""
+        return Witness.sparse(self.active.order, -self.active.weights / self.tau)
+
+    def is_neighbour_of(self, query: _Query) -> bool:
+        """Whether moving from here is likely to be quicker than following the whole path."""
+        if self.status != path.ENERGY_REACHED or len(query.row) > DENSE_LIMIT:
+            return False
+        change = float(np.abs(query.row - self.query.row).max())
+        return change <= _NEIGHBOUR * float(np.abs(query.row).max())

@@ -1,0 +1,119 @@
+"""Kernels made of kernels: scales, sums and products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..arithmetic.double_double import PreciseFall
+from ..arithmetic.rounding import UNIT_ROUNDOFF
+from ..data.arrays import FloatArray, within_range
+from .base import Kernel
+
+
+@dataclass(frozen=True)
+class Scale(Kernel):
+    """`factor * k(x, y)`."""
+
+    kernel: Kernel
+    factor: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", within_range(self.factor, "factor"))
+        self._require_kernels(self.kernel)
+
+    @property
+    def variance(self) -> float:
+        return self.factor * self.kernel.variance
+
+    def fall(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        return self.factor * self.kernel.fall(X, Y)
+
+    def precise_fall(self, points: FloatArray) -> PreciseFall | None:
+        fall = self.kernel.precise_fall(points)
+        return None if fall is None else fall.scaled(self.factor)
+
+    def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        return self.factor * self.kernel.gradient(X, Y)
+
+    def derivative_variance(self, n_dims: int) -> FloatArray:
+        return self.factor * self.kernel.derivative_variance(n_dims)
+
+    def rounding(self, n_dims: int) -> float:
+        return self.kernel.rounding(n_dims) + 2 * UNIT_ROUNDOFF
+
+    def casadi(self, x: Any, Y: FloatArray) -> Any:
+        return self.factor * self.kernel.casadi(x, Y)
+
+
+@dataclass(frozen=True)
+class Sum(Kernel):
+    """`a(x, y) + b(x, y)`."""
+
+    a: Kernel
+    b: Kernel
+
+    def __post_init__(self) -> None:
+        self._require_kernels(self.a, self.b)
+
+    @property
+    def variance(self) -> float:
+        return self.a.variance + self.b.variance
+
+    def fall(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        return self.a.fall(X, Y) + self.b.fall(X, Y)
+
+    def precise_fall(self, points: FloatArray) -> PreciseFall | None:
+        a, b = self.a.precise_fall(points), self.b.precise_fall(points)
+        return None if a is None or b is None else a.plus(b)
+
+    def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        return self.a.gradient(X, Y) + self.b.gradient(X, Y)
+
+    def derivative_variance(self, n_dims: int) -> FloatArray:
+        return self.a.derivative_variance(n_dims) + self.b.derivative_variance(n_dims)
+
+    def rounding(self, n_dims: int) -> float:
+        return max(self.a.rounding(n_dims), self.b.rounding(n_dims)) + 2 * UNIT_ROUNDOFF
+
+    def casadi(self, x: Any, Y: FloatArray) -> Any:
+        return self.a.casadi(x, Y) + self.b.casadi(x, Y)
+
+
+@dataclass(frozen=True)
+class Product(Kernel):
+    """`a(x, y) * b(x, y)`."""
+
+    a: Kernel
+    b: Kernel
+
+    def __post_init__(self) -> None:
+        self._require_kernels(self.a, self.b)
+
+    @property
+    def variance(self) -> float:
+        return self.a.variance * self.b.variance
+
+    def fall(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        # a0 b0 - a b, as a sum of two terms that are never negative
+        fall_b = self.b.fall(X, Y)
+        return self.a.fall(X, Y) * (self.b.variance - fall_b) + self.a.variance * fall_b
+
+    def precise_fall(self, points: FloatArray) -> PreciseFall | None:
+        a, b = self.a.precise_fall(points), self.b.precise_fall(points)
+        return None if a is None or b is None else a.times(b)
+
+    def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        a, b = self.a(X, Y)[:, :, None], self.b(X, Y)[:, :, None]
+        return self.a.gradient(X, Y) * b + a * self.b.gradient(X, Y)
+
+    def derivative_variance(self, n_dims: int) -> FloatArray:
+        a, b = self.a.derivative_variance(n_dims), self.b.derivative_variance(n_dims)
+        return a * self.b.variance + self.a.variance * b
+
+    def rounding(self, n_dims: int) -> float:
+        # Each of the two terms is at most the fall itself; the factor b costs its absolute error.
+        return 3 * (self.a.rounding(n_dims) + self.b.rounding(n_dims)) + 8 * UNIT_ROUNDOFF
+
+    def casadi(self, x: Any, Y: FloatArray) -> Any:
+        return self.a.casadi(x, Y) * self.b.casadi(x, Y)

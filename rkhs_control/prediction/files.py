@@ -1,0 +1,75 @@
+"""Predictors in files: the runs, kernels and norm bounds in one NPZ, which reads back to the same bits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..assumptions.norms import NormBound
+from ..data.trajectories import Trajectories
+from ..envelopes.methods import METHODS, method_name
+from ..errors import InputError
+from ..kernels.files import kernel_from_dict
+from .predictor import MultiStepPredictor
+
+FORMAT = "rkhs_control predictor 1"
+
+
+def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
+    """Write a predictor to an NPZ file."""
+    path = _npz(file)
+    rows = predictor.envelopes
+    assumptions = {
+        "format": FORMAT,
+        "method": method_name(predictor.method),
+        "options": predictor.options,
+        "kernels": [[e.kernel.to_dict() for e in row] for row in rows],
+        "norm_bounds": [[vars(NormBound.of(e.norm_bound)) for e in row] for row in rows],
+    }
+    try:
+        text = json.dumps(assumptions)
+    except TypeError as error:
+        raise InputError(f"this predictor cannot be saved: its options must be numbers and names ({error})") from None
+    runs = {field.name: np.asarray(getattr(predictor.runs, field.name)) for field in fields(Trajectories)}
+    np.savez_compressed(path, assumptions=text, **runs)  # type: ignore[arg-type]
+
+
+def load_predictor(file: str | Path) -> MultiStepPredictor:
+    """Read a predictor that `save_predictor` wrote; its assumptions are checked against its data again."""
+    path = _npz(file)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            content = dict(arrays)
+        assumptions = json.loads(str(content["assumptions"]))
+        if assumptions["format"] != FORMAT:
+            raise ValueError(assumptions["format"])
+        names = [field.name for field in fields(Trajectories)]
+        values: dict[str, Any] = {name: content[name] for name in names if name != "origins" or name in content}
+        texts = {name: tuple(value.tolist()) for name, value in values.items() if name.endswith(("_names", "_units"))}
+        values = {**values, **texts, "sampling_time": float(values["sampling_time"])}
+        kernels, bounds, method, options = (assumptions[key] for key in ("kernels", "norm_bounds", "method", "options"))
+        norm_bounds = [[NormBound(**bound) for bound in row] for row in bounds]
+    except Exception as error:  # whatever may be wrong with a file that something else wrote
+        raise InputError(f"{path}: not a file that save_predictor wrote ({type(error).__name__})") from None
+    if method not in METHODS:
+        raise InputError(f"{path}: there is no envelope {method!r}; there is: {', '.join(METHODS)}")
+    return MultiStepPredictor(
+        Trajectories(**values),
+        [[kernel_from_dict(kernel) for kernel in row] for row in kernels],
+        norm_bounds,
+        METHODS[method],
+        options,
+    )
+
+
+def _npz(file: str | Path) -> Path:
+    path = Path(file)
+    if path.suffix.lower() != ".npz":
+        raise InputError(f"{path}: a predictor is kept in a file that ends in .npz")
+    return path

@@ -1,0 +1,301 @@
+"""Multi-step predictors: one envelope a step and a state, from the initial state and the inputs up to that step.
+
+The state after `n` steps is an unknown function of `z = (x_0, u_0, ..., u_{n-1})`. Each of its components gets an
+envelope of its own, so that boxes do not build on boxes: no bound is propagated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arithmetic.rounding import UNIT_ROUNDOFF
+from ..assumptions.norms import NormBound, estimated_text
+from ..assumptions.selection import displacement, select_assumptions, step_observations
+from ..data.arrays import FloatArray, as_floats, require_finite
+from ..data.observations import Observations
+from ..data.trajectories import Trajectories, noise_by_state, stacked
+from ..envelopes.base import Band, Envelope
+from ..envelopes.optimal import OptimalEnvelope
+from ..errors import InputError, RkhsControlError
+from ..kernels.base import Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Tube:
+    """A box a step that holds the true state: `lower`, `upper` and `gap` of shape `(n_steps, n_states)`.
+
+    For many plans at once all have a leading axis. `initial_state_cost` is how much of the width of each box is there
+    because initial states, of the plan or of the recorded runs, are not known exactly; NaN where the method does not
+    tell. `witnesses`, with a last axis for lower and upper, prove the bounds; None where a method has none.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    gap: FloatArray
+    initial_state_cost: FloatArray
+    witnesses: npt.NDArray[np.object_]
+
+    def __getitem__(self, plan: int) -> Tube:
+        """The tube of one of many plans."""
+        return Tube(*(getattr(self, field.name)[plan] for field in fields(self)))
+
+    @property
+    def volumes(self) -> FloatArray:
+        """Of each box (areas, for two states)."""
+        volumes: FloatArray = np.prod(self.upper - self.lower, axis=-1)
+        return volumes
+
+    @property
+    def initial_state_share(self) -> float:
+        """`initial_state_cost` as a share of all widths together."""
+        return float(self.initial_state_cost.sum() / (self.upper - self.lower).sum())
+
+    def contains(self, states: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Whether the states at the steps 1, 2, ... lie in their boxes; shape `(n_steps,)`, plans in front."""
+        x = as_floats(states, "states")
+        if x.shape != self.lower.shape:
+            raise InputError(f"states must have the shape of the tube, {self.lower.shape}; got {x.shape}")
+        inside: npt.NDArray[np.bool_] = np.all((self.lower <= x) & (x <= self.upper), axis=-1)
+        return inside
+
+
+@dataclass(frozen=True, eq=False)
+class MultiStepPredictor:
+    """Boxes for the future states of a plant, guaranteed by recorded runs.
+
+    Parameters
+    ----------
+    runs : Trajectories
+    kernels : Kernel, or a list of one a step, each a Kernel or a list of one a state
+    norm_bounds : float or NormBound, or lists like `kernels`
+    method : the class of envelope, `OptimalEnvelope` by default; `options` are further arguments of it
+    initial_state_noise : float or (n_states,)
+        How far the recorded initial states may be from the true ones, instead of what `runs` say of that. It is always
+        what the `runs` of a built predictor say. Each interval is widened by what it can do to a function of the given
+        norm.
+    """
+
+    runs: Trajectories
+    kernels: Any
+    norm_bounds: Any
+    method: type[Envelope] = OptimalEnvelope
+    options: dict[str, Any] = field(default_factory=dict)
+    initial_state_noise: FloatArray = None  # type: ignore[assignment]  # until it is built
+    envelopes: tuple[tuple[Envelope, ...], ...] = field(init=False)
+    """By step and state."""
+
+    def __post_init__(self) -> None:
+        runs = self.runs.with_initial_state_noise(self.initial_state_noise)
+        kernels = by_step_and_state(self.kernels, Kernel, "kernels", runs)
+        bounds = by_step_and_state(self.norm_bounds, (float, int, NormBound), "norm_bounds", runs)
+        object.__setattr__(self, "runs", runs)
+        object.__setattr__(self, "initial_state_noise", runs.initial_state_noise)
+        rows = [
+            tuple(self._envelope(n + 1, i, kernels[n][i], NormBound.of(bounds[n][i])) for i in range(runs.n_states))
+            for n in range(runs.horizon)
+        ]
+        object.__setattr__(self, "envelopes", tuple(rows))
+
+    @classmethod
+    def select(
+        cls,
+        runs: Trajectories,
+        lengthscales: Sequence[float | Sequence[float]] | None = None,
+        *,
+        selection: Trajectories | None = None,
+        method: type[Envelope] = OptimalEnvelope,
+        options: dict[str, Any] | None = None,
+        initial_state_noise: npt.ArrayLike | None = None,
+        **settings: Any,
+    ) -> MultiStepPredictor:
+        """With kernels and norm bounds chosen by `select_assumptions`, which takes `lengthscales` and `settings`.
+
+        `selection` are the runs to choose with, `runs` by default; other ones make `runs` a test of the choice, which
+        is refused if they refute it. `initial_state_noise` replaces that of both.
+        """
+        runs = runs.with_initial_state_noise(initial_state_noise)
+        source = runs if selection is None else selection
+        chosen = select_assumptions(source, lengthscales, initial_state_noise=initial_state_noise, **settings)
+        return cls(runs, chosen.kernels, chosen.norm_bounds, method, options or {})
+
+    @property
+    def horizon(self) -> int:
+        return self.runs.horizon
+
+    @property
+    def assumption_text(self) -> str:
+        """Which norm bounds were estimated, and how; empty where all were given."""
+        return estimated_text(NormBound.of(e.norm_bound) for row in self.envelopes for e in row)
+
+    def scaled(self, *, norm: float = 1.0, noise: float = 1.0) -> MultiStepPredictor:
+        """The same predictor with every norm bound, or every noise bound, multiplied by a factor.
+
+        The bounds on the error of recorded initial states are noise bounds, too.
+        """
+        runs = self.runs
+        if noise != 1.0:
+            bounds_on_noise = {name: noise * getattr(runs, name) for name in ("noise_bound", "initial_state_noise")}
+            runs = replace(runs, **bounds_on_noise)
+        bounds = [[NormBound.of(e.norm_bound).times(norm) for e in row] for row in self.envelopes]
+        other = copy(self)
+        for name, value in (
+            ("runs", runs),
+            ("norm_bounds", bounds),
+            ("initial_state_noise", runs.initial_state_noise),
+        ):
+            object.__setattr__(other, name, value)
+        keeps_data = runs is self.runs and not np.any(self.initial_state_noise)
+
+        def changed(envelope: Envelope, n: int, i: int) -> Envelope:
+            bound = bounds[n - 1][i]
+            data = envelope.data if keeps_data else other._data(n, i, envelope.kernel, bound)
+            return envelope.with_assumptions(data, bound)
+
+        rows = [tuple(changed(e, n, i) for i, e in enumerate(row)) for n, row in enumerate(self.envelopes, start=1)]
+        object.__setattr__(other, "envelopes", tuple(rows))
+        return other
+
+    def with_runs(self, runs: Trajectories) -> MultiStepPredictor:
+        """The same assumptions on the plant with other runs: more or fewer of them, and no more steps."""
+        rows = self.envelopes[: runs.horizon]
+        kernels, bounds = ([[getattr(e, name) for e in row] for row in rows] for name in ("kernel", "norm_bound"))
+        noise = runs.initial_state_noise
+        return replace(self, runs=runs, kernels=kernels, norm_bounds=bounds, initial_state_noise=noise)
+
+    def with_method(self, method: type[Envelope], **options: Any) -> MultiStepPredictor:
+        """The same data and assumptions under another class of envelope: what one method gains over another."""
+        return replace(self, method=method, options=options)
+
+    def boxes(
+        self,
+        x0: npt.ArrayLike,
+        inputs: npt.ArrayLike,
+        *,
+        initial_state_noise: npt.ArrayLike | None = None,
+        n_jobs: int | None = None,
+    ) -> Tube:
+        """The tube of a plan: initial state `(n_states,)` and inputs `(n_steps, n_inputs)`, up to the horizon.
+
+        Thousands of plans at once have a leading axis, `(n_plans, n_states)` and `(n_plans, n_steps, n_inputs)`;
+        `n_jobs` spreads steps and states over processes. `initial_state_noise` says how far the true initial state may
+        be from `x0`; by default as far as those of the runs, which begin with measured states if they are windows.
+        """
+        from joblib import Parallel, delayed
+
+        start, plan = self._checked(x0, inputs)
+        noise = self.start_noise(initial_state_noise)
+        n_steps = plan.shape[1]
+        tasks = [
+            delayed(envelope.bounds)(stacked(start, plan[:, : n + 1]), 1)
+            for n in range(n_steps)
+            for envelope in self.envelopes[n]
+        ]
+        bands: list[Band] = Parallel(n_jobs=n_jobs)(tasks)
+
+        def by_plan(values: Any) -> FloatArray:
+            return np.moveaxis(np.array(values).reshape(n_steps, self.runs.n_states, len(start)), -1, 0)
+
+        lower, upper, gap = (by_plan([getattr(band, name) for band in bands]) for name in ("lower", "upper", "gap"))
+        shift = self.displacements(noise, n_steps)
+        lower, upper = _further_out(lower, -shift), _further_out(upper, shift)
+        widening = self.displacements(self.initial_state_noise, n_steps)
+        cost = 2.0 * shift
+        if widening.any():
+            cost = cost + widening * by_plan([_total_weights(band) for band in bands])
+        witnesses = np.empty((*lower.shape, 2), dtype=object)
+        for index, band in zip(np.ndindex(n_steps, self.runs.n_states), bands, strict=True):
+            for k, pair in enumerate(band.witnesses):
+                witnesses[(k, *index)] = pair
+        tubes = Tube(lower, upper, gap, np.broadcast_to(cost, lower.shape), witnesses)
+        return tubes[0] if np.ndim(x0) == 1 else tubes
+
+    def start_noise(self, given: npt.ArrayLike | None) -> FloatArray:
+        """How far the true initial state of a plan may be from the one in it: as given, or as far as recorded ones."""
+        return self.initial_state_noise if given is None else noise_by_state(given, self.runs.n_states)
+
+    def contradictions(self, held_out: Trajectories, n_jobs: int | None = None) -> npt.NDArray[np.bool_]:
+        """Where recordings that were held out refute the assumptions; shape `(n_runs, n_steps, n_states)`.
+
+        A recorded state and its noise bound make an interval that holds the true state, and so does the box. Where the
+        two do not meet, the noise bounds or the norm bounds are wrong. That nothing is found proves nothing. Initial
+        states are taken to be as uncertain as those of the held-out runs or of the predictor's, whichever is more.
+        """
+        start = np.maximum(held_out.initial_state_noise, self.initial_state_noise)
+        tube = self.boxes(held_out.states[:, 0], held_out.inputs, initial_state_noise=start, n_jobs=n_jobs)
+        recorded, noise = held_out.states[:, 1:], held_out.noise_bound * (1.0 + 4.0 * UNIT_ROUNDOFF)
+        low, high = np.nextafter(recorded - noise, -np.inf), np.nextafter(recorded + noise, np.inf)
+        disjoint: npt.NDArray[np.bool_] = (low > tube.upper) | (high < tube.lower)
+        return disjoint
+
+    def _envelope(self, n: int, i: int, kernel: Kernel, bound: NormBound) -> Envelope:
+        try:
+            return self.method(self._data(n, i, kernel, bound), kernel, bound, **self.options)
+        except RkhsControlError as error:
+            caveat = "" if isinstance(error, InputError) else self.runs.caveat
+            raise type(error)(f"step {n}, state {self.runs.state_names[i]}: {error}{caveat}") from None
+
+    def _data(self, n: int, i: int, kernel: Kernel, bound: NormBound) -> Observations:
+        """The intervals of state `i` after `n` steps, widened by what unknown initial states can do."""
+        widening = displacement(kernel, bound.value, self.initial_state_noise, n * self.runs.n_inputs)
+        interval = self.runs.noise_bound[n - 1, i] + widening
+        return step_observations(self.runs, n, i, interval * (1.0 + 2.0 * UNIT_ROUNDOFF))
+
+    def displacements(self, noise: FloatArray, n_steps: int) -> FloatArray:
+        """By step and state: how far a value can be off when the initial state is off by `noise`."""
+        return np.array(
+            [
+                [displacement(e.kernel, e.radius, noise, n * self.runs.n_inputs) for e in row]
+                for n, row in enumerate(self.envelopes[:n_steps], start=1)
+            ]
+        )
+
+    def _checked(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+        runs = self.runs
+        start, plan = as_floats(x0, "x0"), as_floats(inputs, "inputs")
+        if start.ndim == 1:
+            start, plan = start[None], plan[None]
+        if start.ndim != 2 or start.shape[1] != runs.n_states:
+            raise InputError(f"x0 must hold {runs.n_states} states ({', '.join(runs.state_names)}); got {np.shape(x0)}")
+        if plan.ndim != 3 or plan.shape[::2] != (len(start), runs.n_inputs) or plan.shape[1] == 0:
+            raise InputError(
+                f"inputs must have shape (n_steps, {runs.n_inputs}), for many plans ({len(start)}, n_steps, "
+                f"{runs.n_inputs}); got {np.shape(inputs)}"
+            )
+        if plan.shape[1] > runs.horizon:
+            raise InputError(
+                f"the plan has {plan.shape[1]} steps, but the recorded {runs.kind} only {runs.horizon}: shorten the "
+                f"plan, or {'cut' if runs.is_windowed else 'record'} longer {runs.kind}"
+            )
+        require_finite(start, "x0")
+        require_finite(plan.reshape(len(plan), -1), "inputs")
+        return start, plan
+
+
+def _total_weights(band: Band) -> FloatArray:
+    """At each query, the absolute weights of both witnesses: what wider intervals cost, a unit of widening."""
+    return np.array(
+        [sum(np.abs(w.weights).sum() if w is not None else np.nan for w in pair) for pair in band.witnesses]
+    )
+
+
+def _further_out(ends: FloatArray, shift: FloatArray) -> FloatArray:
+    """`ends + shift`, rounded in the direction of the shift; as they are where it is zero."""
+    return np.where(shift == 0.0, ends, np.nextafter(ends + shift, np.where(shift > 0.0, np.inf, -np.inf)))
+
+
+def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> list[list[Any]]:
+    """One entry a step and a state, from one for all, one a step, or one a step and state."""
+    rows = [given] * runs.horizon if isinstance(given, kinds) else list(given)
+    if len(rows) != runs.horizon:
+        raise InputError(f"{name} must be one for all or a list of one a step, {runs.horizon}; got {len(rows)}")
+    table = [[row] * runs.n_states if isinstance(row, kinds) else list(row) for row in rows]
+    for n, row in enumerate(table):
+        if len(row) != runs.n_states or not all(isinstance(entry, kinds) for entry in row):
+            raise InputError(f"{name}[{n}] must be one for all states or a list of {runs.n_states}; got {row!r}")
+    return table

@@ -1,0 +1,173 @@
+"""The section on assumptions: kernels, norm and noise bounds, and how near the data come to refuting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..assumptions.norms import ConsistencyFrontier, NormBound, consistency_frontier
+from ..certificates.certificate import Verdict
+from ..data.arrays import FloatArray
+from ..data.trajectories import Trajectories
+from ..envelopes.base import Envelope
+from ..envelopes.methods import method_name
+from ..prediction.predictor import MultiStepPredictor
+from .figures import COLOURS, panels_of, state_label
+from .numbers import rounded_down
+from .page import Block, Gallery, Picture, Section, Table
+
+_FURTHER_DOWN = 0.5  # the frontier is drawn down to this share of the noise bound
+_PICTURES_UP_TO = 6
+
+
+def assumptions_section(
+    predictor: MultiStepPredictor, step: int, state: int, why: str, start_noise: FloatArray | None = None
+) -> Section:
+    """All assumptions, and the frontiers of the states at one step (from 0), that of `state` first.
+
+    `start_noise` is how far the true initial states of plans may be from those in them.
+    """
+    blocks: list[Block] = [
+        "Each state after each step is taken to be a function of the initial state and the inputs whose norm, in the "
+        "space that goes with its kernel, is at most the norm bound; each recorded value is taken to be off by at "
+        f"most the noise bound. {_method_text(predictor)}",
+        *([f"{text[0].upper()}{text[1:]}."] if (text := predictor.assumption_text) else []),
+        *_initial_state_texts(predictor.runs, start_noise),
+        _assumptions_table(predictor),
+    ]
+    states = [state, *(i for i in range(predictor.runs.n_states) if i != state)][:_PICTURES_UP_TO]
+    pictures = [_frontier_picture(predictor, step, i) for i in states]
+    blocks += [
+        "Data cannot confirm these bounds, but they can refute them. The consistency frontier is the least norm of any "
+        "function that fits the recordings, for every noise bound: whoever assumes a pair below it is contradicted by "
+        f"the data. Shown {'is' if len(states) == 1 else 'are'} {_frontier_subject(predictor, step, states)} {why}.",
+        Gallery(pictures),
+    ]
+    return Section("Assumptions", blocks)
+
+
+def _method_text(predictor: MultiStepPredictor) -> str:
+    options = ", ".join(f"{name} {value}" for name, value in predictor.options.items())
+    text = f"The boxes are made of {method_name(predictor.method).replace('_', ' ')} bounds"
+    return text + (f" ({options})." if options else ".")
+
+
+def _initial_state_texts(runs: Trajectories, start_noise: FloatArray | None) -> Iterator[str]:
+    """How uncertain recorded initial states are taken to be, and those of plans; nothing where all are known."""
+    if text := runs.initial_state_text:
+        yield f"{text[0].upper()}{text[1:]}."
+    if start_noise is not None and start_noise.any():
+        yield f"The true initial state of a plan may differ from the one in it: {runs.by_state(start_noise)}."
+
+
+def _assumptions_table(predictor: MultiStepPredictor) -> Table:
+    runs = predictor.runs
+    rows = []
+    for n, row in enumerate(predictor.envelopes):
+        for i, envelope in enumerate(row):
+            norm = NormBound.of(envelope.norm_bound)
+            rows.append(
+                (
+                    str(n + 1),
+                    runs.state_names[i],
+                    f"{runs.noise_bound[n, i]:.4g}",
+                    f"{norm.value:.4g}",
+                    rounded_down(_least_norm(envelope), 4),
+                    norm.provenance,
+                    _kernel_text(envelope.kernel.to_dict()),
+                )
+            )
+    header = ("step", "state", "noise bound", "norm bound", "refuted below", "where the norm bound is from", "kernel")
+    caption = "refuted below: the least norm that the data allow with this noise bound."
+    return Table(header, rows, caption)
+
+
+def _kernel_text(content: dict[str, Any]) -> str:
+    parts = [f"{name} {_value_text(value)}" for name, value in content.items() if name != "kind"]
+    return f"{content['kind']} ({', '.join(parts)})" if parts else str(content["kind"])
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return _kernel_text(value)
+    if np.ndim(value):
+        return " ".join(f"{entry:.4g}" for entry in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _least_norm(envelope: Envelope) -> float:
+    """That every function through the data provably has."""
+    return envelope.least_norm.certified_norm(envelope.gram, envelope.data.lower, envelope.data.upper)
+
+
+def _frontier_subject(predictor: MultiStepPredictor, step: int, states: Sequence[int]) -> str:
+    names = ", then ".join(predictor.runs.state_names[i] for i in states)
+    return f"{names} at step {step + 1},"
+
+
+def _frontier_picture(predictor: MultiStepPredictor, step: int, state: int) -> Picture:
+    envelope, name = predictor.envelopes[step][state], predictor.runs.state_names[state]
+    noise, norm, least = envelope.data.noise_bound, envelope.radius, _least_norm(envelope)
+    frontier = _frontier(envelope)
+    what = "half-width of the intervals" if predictor.initial_state_noise.any() else "noise bound"
+    refuted = _refuted_noise(envelope, frontier)
+    caption = f"{name} at step {step + 1}: with the {what} {noise:.4g} the data refute "
+    if least > 0.0:
+        caption += f"norms below {rounded_down(least)}; the norm bound is {rounded_down(norm / least)} times that."
+    else:
+        caption += "no norm: zero fits."
+    if refuted is not None:
+        caption += f" With the norm bound {norm:.4g} they refute a {what} of {rounded_down(refuted)} or less."
+    figure = _frontier_figure(frontier, noise, norm, what, state_label(predictor.runs, state), step)
+    return Picture(figure, f"Consistency frontier, least norm against {what}. {caption}", caption)
+
+
+def _frontier(envelope: Envelope) -> ConsistencyFrontier:
+    """Beyond the noise bound of the data, as far as their intervals do not contradict each other."""
+    data = envelope.data
+    room = float(np.min(data.upper - data.lower)) / 2.0
+    down_to = data.noise_bound - min(room, (1.0 - _FURTHER_DOWN) * data.noise_bound) * (1.0 - 1e-9)
+    return consistency_frontier(data, envelope.kernel, down_to)
+
+
+def _refuted_noise(envelope: Envelope, frontier: ConsistencyFrontier) -> float | None:
+    """A noise bound, the largest among the breakpoints, that the data provably refute under the norm bound."""
+    for noise, least in zip(*frontier, strict=True):
+        if least > envelope.radius and frontier.refutes(noise, envelope.radius):
+            return float(noise)
+    return None
+
+
+def _frontier_figure(frontier: ConsistencyFrontier, noise: float, norm: float, what: str, label: str, step: int) -> Any:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    figure, panels = panels_of(1, 1, width=5.2, height=3.4)
+    axes = panels[0][0]
+    largest, smallest = float(frontier.noise_bounds[0]), float(frontier.noise_bounds[-1])
+    is_log = smallest > 0.0
+    d = (np.geomspace if is_log else np.linspace)(smallest, largest, 600)
+    d = np.unique(np.concatenate([d, frontier.noise_bounds]))
+    curve = frontier.least_norms_at(d)
+    floor = 0.2 * min(norm, float(curve.max() or norm), float(np.interp(noise, d, curve) or norm))
+    top = 5.0 * max(norm, min(float(curve.max()), 50.0 * norm))
+    right = max(1.5 * float(d[curve > floor].max(initial=0.0)), 2.0 * noise) or largest
+    axes.fill_between(d, floor, np.maximum(curve, floor), color=COLOURS[Verdict.REFUTED], alpha=0.18, linewidth=0.0)
+    axes.plot(d, np.maximum(curve, floor), color=COLOURS[Verdict.REFUTED], linewidth=1.6)
+    axes.plot(noise, norm, "o", color=COLOURS[Verdict.CERTIFIED], markersize=7)
+    axes.annotate("assumed", (noise, norm), (9, 5), textcoords="offset points", color=COLOURS[Verdict.CERTIFIED])
+    axes.text(0.03, 0.05, "refuted by the data", transform=axes.transAxes, color="#a04000")
+    axes.set_yscale("log")
+    if is_log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(floor, top)
+    axes.set_xlim(smallest, right)
+    axes.set_xlabel(what)
+    axes.set_ylabel("norm")
+    axes.set_title(f"{label}, step {step + 1}")
+    axes.grid(alpha=0.25)
+    return figure

@@ -1,0 +1,340 @@
+"""Figures of certificates: phase portraits, intervals over time, the certified region.
+
+Functions called `plot_...` draw on the axes they are given (`ax=`), or on new ones; those called `..._figure` put
+methods side by side. Limits are dashed, the true trajectory, where it is known, is black.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..certificates.certificate import Certificate, Verdict
+from ..data.arrays import FloatArray
+from ..data.sets import Box
+from ..data.trajectories import Trajectories
+
+COLOURS = {Verdict.CERTIFIED: "#0072B2", Verdict.UNDECIDED: "#E69F00", Verdict.REFUTED: "#D55E00"}
+_LIMIT: dict[str, Any] = {"color": "#666666", "linestyle": "--", "linewidth": 1.0}
+_TRUTH: dict[str, Any] = {"color": "black", "linewidth": 1.0, "marker": ".", "markersize": 4}
+_LONGEST_NAME = 16  # characters of a plan's name that are written into a portrait
+_LONGEST_LABEL, _LABEL_LINES = 48, 3
+_TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # classes of Unicode's bidirectional algorithm
+
+
+def plot_phase(
+    certificates: Sequence[Certificate],
+    *,
+    truths: Sequence[FloatArray] | None = None,
+    states: tuple[int, int] = (0, 1),
+    names: Sequence[str] | None = None,
+    ax: Any = None,
+) -> Any:
+    """The boxes of some plans in the plane of two states, coloured by verdict, certified ones on top.
+
+    `truths` are the true states, `(n_steps + 1, n_states)` for each plan; without them, dotted lines join the boxes
+    of each plan. `names`, where they are short, are written where the plans start.
+    """
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Rectangle
+
+    axes, order = _axes(ax), list(Verdict)
+    for certificate in certificates:
+        verdict = certificate.verdict
+        colour, above = COLOURS[verdict], 1.0 + 0.1 * (len(order) - order.index(verdict))
+        face = to_rgba(colour, 0.25 if verdict is Verdict.CERTIFIED else 0.12)
+        lower, upper = certificate.tube.lower[:, states], certificate.tube.upper[:, states]
+        for low, high in zip(lower, upper, strict=True):
+            axes.add_patch(Rectangle(low, *(high - low), facecolor=face, edgecolor=colour, linewidth=1.0, zorder=above))
+        start = certificate.question.x0[list(states)]
+        if truths is None:
+            axes.plot(*np.vstack([start, (lower + upper) / 2.0]).T, color=colour, linestyle=":", linewidth=0.8)
+        axes.plot(*start, color="black", marker="o", markersize=5, fillstyle="none")
+        axes.update_datalim(np.vstack([lower, upper]))
+    for truth in truths or ():
+        axes.plot(truth[:, states[0]], truth[:, states[1]], **_TRUTH)
+    if names is not None:
+        starts = [tuple(certificate.question.x0[list(states)].tolist()) for certificate in certificates]
+        _name_starts(axes, names, starts)
+    _limit_lines(axes, certificates[0], states)
+    axes.autoscale_view()
+    axes.set_xlabel(state_label(certificates[0].predictor.runs, states[0], _LONGEST_LABEL))
+    axes.set_ylabel(state_label(certificates[0].predictor.runs, states[1], _LONGEST_LABEL))
+    return axes
+
+
+def plot_time(certificate: Certificate, state: int, *, truth: FloatArray | None = None, ax: Any = None) -> Any:
+    """The interval of one state at every step."""
+    axes = _axes(ax)
+    lower, upper = certificate.tube.lower[:, state], certificate.tube.upper[:, state]
+    steps = np.arange(1, len(lower) + 1)
+    middle = (lower + upper) / 2.0
+    colour = COLOURS[certificate.verdict]
+    axes.fill_between(steps, lower, upper, color=colour, alpha=0.15, linewidth=0.0)
+    axes.errorbar(steps, middle, (upper - lower) / 2.0, fmt="none", ecolor=colour, capsize=4, elinewidth=1.6)
+    if truth is None:
+        axes.plot(0, certificate.question.x0[state], color="black", marker="o", markersize=5, fillstyle="none")
+    else:
+        axes.plot(np.arange(len(truth)), truth[:, state], **_TRUTH)
+    limits = certificate.question.state_limits
+    if isinstance(limits, Box):
+        for end in (limits.lower[state], limits.upper[state]):
+            if np.isfinite(end):
+                axes.axhline(end, **_LIMIT)
+    axes.set_ylabel(state_label(certificate.predictor.runs, state, _LONGEST_LABEL // 2))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    return axes
+
+
+def plot_region(first: FloatArray, second: FloatArray, verdicts: Sequence[Sequence[Verdict]], *, ax: Any = None) -> Any:
+    """Verdicts over a grid of initial states: `verdicts[i][j]` belongs to `(first[i], second[j])`."""
+    from matplotlib.colors import ListedColormap
+
+    axes = _axes(ax)
+    order = list(Verdict)
+    codes = np.array([[order.index(verdict) for verdict in row] for row in verdicts])
+    palette = ListedColormap([COLOURS[verdict] for verdict in order])
+    axes.pcolormesh(first, second, codes.T, cmap=palette, vmin=0, vmax=len(order) - 1, shading="nearest", alpha=0.8)
+    for set_ends, ends in ((axes.set_xlim, first), (axes.set_ylim, second)):
+        if len(ends) > 1:
+            set_ends(ends[0], ends[-1])  # cells at the rim reach beyond what was looked at
+    return axes
+
+
+def phase_figure(
+    by_method: Mapping[str, Sequence[Certificate]],
+    truths: Sequence[FloatArray] | None = None,
+    states: tuple[int, int] = (0, 1),
+    names: Sequence[str] | None = None,
+) -> Any:
+    """A phase portrait a method, on the same scales; `names` are those of the plans."""
+    from matplotlib.lines import Line2D
+
+    figure, panels = panels_of(1, len(by_method), width=5.0, height=4.2, sharex=True, sharey=True)
+    for axes, (method, certificates) in zip(panels[0], by_method.items(), strict=True):
+        plot_phase(certificates, truths=truths, states=states, names=names, ax=axes)
+        areas = np.mean([c.tube.volumes.mean() for c in certificates])
+        what = "area" if certificates[0].tube.lower.shape[1] == 2 else "volume"
+        axes.set_title(f"{method}: mean box {what} {areas:.3g}")
+    handles = _verdict_patches({c.verdict for certificates in by_method.values() for c in certificates}, alpha=0.4)
+    handles.append(Line2D([], [], label="limits", **_LIMIT))
+    if truths is not None:
+        handles.append(Line2D([], [], label="true trajectory", **_TRUTH))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3 if len(by_method) == 1 else 5)
+    return figure
+
+
+def time_figure(by_method: Mapping[str, Certificate], truth: FloatArray | None = None) -> Any:
+    """One plan over time: a row a state, a column a method."""
+    n_states = next(iter(by_method.values())).tube.lower.shape[1]
+    figure, panels = panels_of(n_states, len(by_method), width=5.0, height=2.2, sharex=True, sharey="row")
+    for column, (method, certificate) in enumerate(by_method.items()):
+        for state in range(n_states):
+            axes = plot_time(certificate, state, truth=truth, ax=panels[state][column])
+            if column:
+                axes.set_ylabel("")
+        panels[0][column].set_title(f"{method}: {certificate.verdict.name.lower()}")
+        panels[-1][column].set_xlabel("step")
+    return figure
+
+
+def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str, Any], labels: Sequence[str]) -> Any:
+    """The certified region a method; `by_method` holds what `plot_region` takes."""
+    figure, panels = panels_of(1, len(by_method), width=5.0, height=4.6, sharex=True, sharey=True)
+    for axes, (method, verdicts) in zip(panels[0], by_method.items(), strict=True):
+        plot_region(first, second, verdicts, ax=axes)
+        share = np.mean([verdict is Verdict.CERTIFIED for row in verdicts for verdict in row])
+        axes.set_title(f"{method}: {share:.1%} certified")
+        axes.set_xlabel(labels[0])
+    panels[0][0].set_ylabel(labels[1])
+    seen = {verdict for verdicts in by_method.values() for row in verdicts for verdict in row}
+    figure.legend(handles=_verdict_patches(seen, alpha=0.8), loc="outside lower center", ncols=3)
+    return figure
+
+
+def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box, runs: Trajectories) -> Any:
+    """Closed loops, `(n_steps + 1, n_states)` each: a row a state, a column a controller; violations are marked."""
+    figure, panels = panels_of(runs.n_states, len(by_controller), width=4.0, height=2.2, sharex=True, sharey="row")
+    for column, (name, loops) in enumerate(by_controller.items()):
+        outside = sum(int((~limits.contains(states[1:])).sum()) for states in loops)
+        panels[0][column].set_title(f"{name}: {outside} violations")
+        panels[-1][column].set_xlabel("step")
+        for state in range(runs.n_states):
+            axes = panels[state][column]
+            for states in loops:
+                axes.plot(states[:, state], color=COLOURS[Verdict.CERTIFIED], linewidth=0.6, alpha=0.6)
+                bad = np.flatnonzero(
+                    (states[:, state] < limits.lower[state]) | (states[:, state] > limits.upper[state])
+                )
+                axes.plot(bad, states[bad, state], ".", color=COLOURS[Verdict.REFUTED], markersize=5)
+            for end in (limits.lower[state], limits.upper[state]):
+                if np.isfinite(end):
+                    axes.axhline(end, **_LIMIT)
+    for state in range(runs.n_states):
+        panels[state][0].set_ylabel(state_label(runs, state))
+    return figure
+
+
+def widths_figure(half_widths: FloatArray, runs: Trajectories) -> Any:
+    """Half-widths of boxes by step, `(n_plans, n_steps, n_states)`: the median, and all between the least and most."""
+    figure, (panels,) = panels_of(1, half_widths.shape[2], width=4.2, height=2.8)
+    steps = np.arange(1, half_widths.shape[1] + 1)
+    for state, axes in enumerate(panels):
+        mine = half_widths[:, :, state]
+        for inner, alpha in ((0.0, 0.15), (0.1, 0.3)):
+            ends = np.quantile(mine, [inner, 1.0 - inner], axis=0)
+            label = f"{1.0 - 2.0 * inner:.0%} of the plans"
+            axes.fill_between(steps, *ends, color=COLOURS[Verdict.CERTIFIED], alpha=alpha, linewidth=0.0, label=label)
+        axes.plot(steps, np.median(mine, axis=0), color=COLOURS[Verdict.CERTIFIED], label="median")
+        axes.set_ylim(bottom=0.0)
+        axes.set_xlabel("step")
+        axes.set_ylabel(f"half-width, {state_label(runs, state)}")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def effects_figure(effects: Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]) -> Any:
+    """Certified shares by what changes: for each, its values and the share by kind of planning."""
+    figure, (panels,) = panels_of(1, len(effects), width=3.0, height=2.8, sharey=True)
+    styles = [("#E69F00", "s"), ("#0072B2", "o")]
+    for axes, (what, points) in zip(panels, effects.items(), strict=True):
+        for name, (colour, marker) in zip(points[0][1], styles, strict=False):
+            axes.plot(
+                [value for value, _ in points], [s[name] for _, s in points], color=colour, marker=marker, label=name
+            )
+        axes.set_xticks([value for value, _ in points])
+        axes.set_xlabel(what)
+    panels[0].set_ylabel("certified share of the region")
+    panels[0].set_ylim(-0.03, 1.03)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Certificate]], truth: FloatArray) -> Any:
+    """How experiments decide a plan: its margin by their number, and its boxes before and after.
+
+    `by_choice` are the certificates after `counts` experiments, by how these were chosen, the first way first; `truth`
+    is what the plan really does, `(n_steps + 1, n_states)`.
+    """
+    ranked = next(iter(by_choice.values()))
+    question = ranked[0].question
+    figure, (panels,) = panels_of(1, 2, width=5.4, height=3.6)
+    true_margin = float((question.polytope.offsets - truth[1:] @ question.polytope.normals.T).min())
+    panels[0].axhline(0.0, **_LIMIT)
+    panels[0].axhline(true_margin, color="black", linewidth=1.0, label="true margin")
+    styles = [("#0072B2", "-"), ("#CC79A7", ":"), ("#009E73", "-.")]
+    for (name, found), (colour, line) in zip(by_choice.items(), styles, strict=False):
+        panels[0].plot(counts, [c.margin for c in found], color=colour, linestyle=line, label=name)
+    for verdict in Verdict:
+        points = [(n, c.margin) for n, c in zip(counts, ranked, strict=True) if c.verdict is verdict]
+        if points:
+            panels[0].plot(*zip(*points, strict=True), "o", color=COLOURS[verdict], label=verdict.name.lower())
+    panels[0].set_xlabel("experiments")
+    panels[0].set_ylabel("margin to the nearest limit")
+    panels[0].xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(loc="outside lower center", ncols=6)
+    worst = question.polytope.normals[int(np.argmin(ranked[0].margins.min(axis=0)))]
+    state = int(np.argmax(np.abs(worst)))
+    for certificate in (ranked[0], ranked[-1]):
+        plot_time(certificate, state, truth=truth, ax=panels[1])
+    shown = np.concatenate([ranked[0].tube.lower[:, state], ranked[0].tube.upper[:, state], truth[:, state]])
+    panels[1].set_ylim(shown.min() - 0.1 * np.ptp(shown), shown.max() + 0.1 * np.ptp(shown))  # far limits are left out
+    panels[1].set_xlabel("step")
+    panels[1].set_title(f"the plan before and after {counts[-1]} experiments")
+    return figure
+
+
+def save_figure(figure: Any, folder: str | Path, name: str) -> None:
+    """As `name.png` and `name.svg`."""
+    with without_missing_glyphs():
+        for ending in ("png", "svg"):
+            figure.savefig(Path(folder) / f"{name}.{ending}", dpi=150)
+
+
+@contextmanager
+def without_missing_glyphs() -> Iterator[None]:
+    """Draw names in any script: a sign that the font lacks becomes a box, of which users need no warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        yield
+
+
+def printable(text: str) -> str:
+    """With characters that control a terminal or turn the direction of text written out: names come from anywhere."""
+    return "".join(c.encode("unicode_escape").decode() if _is_control(c) else c for c in text)
+
+
+def _is_control(c: str) -> bool:
+    return (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") or unicodedata.bidirectional(c) in _TURNS
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def panels_of(rows: int, columns: int, *, width: float, height: float, **sharing: Any) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows + 0.6), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **sharing)
+
+
+def _limit_lines(axes: Any, certificate: Certificate, states: tuple[int, int]) -> None:
+    """A box as lines; of a polytope, the constraints on these two states alone."""
+    polytope = certificate.question.polytope
+    others = [i for i in range(polytope.n_dims) if i not in states]
+    for normal, offset in zip(polytope.normals, polytope.offsets, strict=True):
+        a, b = normal[list(states)]
+        if np.any(normal[others]) or (a == 0 and b == 0):
+            continue
+        if b == 0:
+            axes.axvline(offset / a, **_LIMIT)
+        elif a == 0:
+            axes.axhline(offset / b, **_LIMIT)
+        else:
+            axes.axline((0.0, offset / b), slope=-a / b, **_LIMIT)
+
+
+def _verdict_patches(seen: set[Verdict], alpha: float) -> list[Any]:
+    from matplotlib.patches import Patch
+
+    shown = [verdict for verdict in Verdict if verdict in seen]
+    return [Patch(facecolor=COLOURS[verdict], alpha=alpha, label=verdict.name.lower()) for verdict in shown]
+
+
+def _name_starts(axes: Any, names: Sequence[str], starts: Sequence[tuple[float, ...]]) -> None:
+    """Plans with the same start share a label."""
+    from matplotlib.patheffects import withStroke
+
+    labels: dict[tuple[float, ...], list[str]] = {}
+    for name, start in zip(names, starts, strict=True):
+        if len(name) <= _LONGEST_NAME:
+            labels.setdefault(start, []).append(_plain(name))
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    for start, mine in labels.items():
+        text = "\n".join(mine)
+        axes.annotate(text, start, (4, 4), textcoords="offset points", fontsize="small", path_effects=halo)
+
+
+def state_label(runs: Trajectories, state: int, width: int | None = None) -> str:
+    """Name and unit of a state, in lines of so many characters."""
+    unit = runs.state_units[state]
+    label = f"{runs.state_names[state]} [{unit}]" if unit else runs.state_names[state]
+    lines = [label] if width is None else textwrap.wrap(label, width, max_lines=_LABEL_LINES, placeholder=" ...")
+    return "\n".join(map(_plain, lines))
+
+
+def _plain(text: str) -> str:
+    return printable(text).replace("$", r"\$")  # which would begin a formula

@@ -1,0 +1,155 @@
+"""Pages: sections of paragraphs, tables and pictures as one HTML file that needs nothing else.
+
+Pictures are part of the file and nothing is fetched, so that a page can be mailed, archived and printed. All text is
+escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from .figures import printable, without_missing_glyphs
+
+_LARGEST_SVG = 400_000  # bytes; above this, a picture of dots is smaller
+_WIDE = 700  # CSS pixels; wider pictures have several panels, and would not be legible if a phone shrank them
+_NUMBER = re.compile(r"–|[-+−≥]?\s?[\d,.]+(e[-+]?\d+)?( ?[%×])?( of [\d,]+)?")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Of a table, with a tone: certified, undecided, refuted, or nothing."""
+
+    text: str
+    tone: str = ""
+    strength: float | None = None
+    """Shades the whole cell, from 0 to 1; without it the text is a badge."""
+    is_marked: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts or cells; columns of numbers are aligned as such."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str | Cell]]
+    caption: str = ""
+    kind: ClassVar[str] = "table"
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        return [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
+
+    @property
+    def is_numeric(self) -> list[bool]:
+        """By column: nothing but numbers."""
+        columns = [[row[i].text for row in self.cells if row[i].text] for i in range(len(self.header))]
+        return [bool(column) and all(_NUMBER.fullmatch(text) for text in column) for column in columns]
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A matplotlib figure, what it shows for those who do not see it, and a line below it."""
+
+    figure: Any
+    description: str
+    caption: str = ""
+
+    @property
+    def source(self) -> str:
+        """The figure itself, as an address."""
+        drawing = self._as("svg", metadata={"Date": None})
+        if len(drawing) <= _LARGEST_SVG:
+            return "data:image/svg+xml;base64," + base64.b64encode(drawing).decode()
+        return "data:image/png;base64," + base64.b64encode(self._as("png", dpi=150)).decode()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """In CSS pixels."""
+        width, height = self.figure.get_size_inches()
+        return round(96 * width), round(96 * height)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is to be scrolled on a small screen rather than shrunk."""
+        return self.size[0] > _WIDE
+
+    def _as(self, ending: str, **settings: Any) -> bytes:
+        from matplotlib import rc_context
+
+        buffer = io.BytesIO()
+        with rc_context({"svg.hashsalt": "rkhs_control"}), without_missing_glyphs():  # the same figure, the same bytes
+            self.figure.savefig(buffer, format=ending, **settings)
+        return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Pictures side by side where there is room."""
+
+    pictures: Sequence[Picture]
+    kind: ClassVar[str] = "gallery"
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Lines to type."""
+
+    lines: Sequence[str]
+    kind: ClassVar[str] = "commands"
+
+
+Block = str | Table | Gallery | Commands
+"""A text is a paragraph."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title and what stands below it."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What a reader sees first: a word in its tone, a sentence, what that means, and some numbers with their labels."""
+
+    word: str
+    tone: str
+    sentence: str
+    paragraphs: Sequence[str] = ()
+    numbers: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A headline and sections."""
+
+    title: str
+    headline: Headline
+    sections: Sequence[Section]
+    description: str = ""
+    warnings: Sequence[str] = field(default=())
+    footer: str = ""
+
+    def html(self) -> str:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+
+        environment = Environment(
+            loader=PackageLoader("rkhs_control.reporting"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=lambda value: printable(value) if type(value) is str else value,  # not what is escaped already
+        )
+        return environment.get_template("report.html.j2").render(page=self)
+
+    def write(self, file: str | Path) -> None:
+        Path(file).write_text(self.html(), encoding="utf-8")

@@ -1,0 +1,277 @@
+"""The sections on plans: verdicts, tubes, distances to limits, what would change them, how to check them."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..certificates.certificate import LARGEST_FACTOR, Certificate, Verdict
+from ..data.arrays import FloatArray
+from . import figures
+from .numbers import NONE, factor_text, margin_text, outside_text, rounded_down
+from .page import Block, Cell, Commands, Gallery, Picture, Section, Table
+
+_ROWS_UP_TO = 200  # plans in the table
+_FIGURES_UP_TO = 12  # plans that are drawn
+REMARKS_UP_TO = 20
+"""Plans that are spoken of one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedPlan:
+    """A plan and what is known of it; of several methods, the first decides."""
+
+    name: str
+    certificates: Mapping[str, Certificate]
+    margins: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By method, `norm_margin` and `noise_margin`, where they were looked for."""
+    truth: FloatArray | None = None
+    """`(n_steps + 1, n_states)`, where it is known."""
+    file: str | None = None
+    """Where the certificate is, as seen from the folder of the report."""
+
+    @property
+    def method(self) -> str:
+        return next(iter(self.certificates))
+
+    @property
+    def certificate(self) -> Certificate:
+        return self.certificates[self.method]
+
+
+def plans_section(plans: Sequence[ReportedPlan]) -> Section:
+    """A row a plan and method."""
+    n_states = plans[0].certificate.tube.lower.shape[1]
+    volume = {1: "width", 2: "area"}.get(n_states, "volume")
+    header = ["plan", "method", "verdict", "margin", "at", "norm ×", "noise ×", f"mean box {volume}"]
+    knows_truth = any(plan.truth is not None for plan in plans)
+    rows: list[list[str | Cell]] = []
+    for plan in plans[:_ROWS_UP_TO]:
+        for method, certificate in plan.certificates.items():
+            margins = plan.margins.get(method, {})
+            row: list[str | Cell] = [
+                plan.name,
+                method,
+                Cell(certificate.verdict.name.lower(), certificate.verdict.name.lower()),
+                *_deciding_texts(certificate),
+                factor_text(margins.get("norm_margin")),
+                factor_text(margins.get("noise_margin")),
+                f"{certificate.tube.volumes.mean():.3g}",
+            ]
+            if knows_truth:
+                row.append(_truth_text(certificate, plan.truth))
+            rows.append(row)
+    caption = (
+        "margin: smallest distance of a box to a limit, negative where a part is outside or, of a refuted plan, where "
+        "all of it is; norm ×, noise ×: up to which factor on all norm, or all noise bounds the plan is certified, "
+        f"rounded down; below 1 they would have to shrink to that; {NONE} where nothing that fits the data would do"
+    )
+    if knows_truth:
+        header.append("truth in boxes")
+        caption += "; truth in boxes: at how many steps the simulated plant was where it had to be"
+    blocks: list[Block] = [Table(header, rows, caption)]
+    if len(plans) > _ROWS_UP_TO:
+        blocks.append(f"The first {_ROWS_UP_TO} of {len(plans)} plans.")
+    return Section("Plans", blocks)
+
+
+def _truth_text(certificate: Certificate, truth: FloatArray | None) -> str:
+    if truth is None:
+        return ""
+    inside = certificate.tube.contains(truth[1:])
+    return f"{int(inside.sum())} of {len(inside)}"
+
+
+def _deciding_texts(certificate: Certificate) -> tuple[str, str]:
+    """The distance that decides, and where that is."""
+    if certificate.input_violation is not None:
+        return NONE, "the inputs"
+    if not certificate.margins.size:
+        return margin_text(certificate.margin), ""
+    step, constraint = deciding_entry(certificate)
+    where = f"step {step + 1}, {certificate.constraint_names[constraint]}"
+    return _distance_text(certificate.margins[step, constraint], certificate.hopes[step, constraint]), where
+
+
+def _distance_text(margin: float, hope: float) -> str:
+    """Of a whole box to a limit or, where all of it is outside, of its nearest part."""
+    return outside_text(hope) if hope < 0.0 else margin_text(margin)
+
+
+def tubes_section(
+    plans: Sequence[ReportedPlan], deciding: ReportedPlan, pairs: Sequence[tuple[int, int]] | None
+) -> Section:
+    """Phase portraits in the planes of some pairs of states, then intervals over time; the deciding plan first."""
+    shown = [deciding, *(plan for plan in plans if plan is not deciding)][:_FIGURES_UP_TO]
+    if pairs is None:
+        pairs = [(0, 1)] if deciding.certificate.tube.lower.shape[1] > 1 else []
+    blocks = [*_tubes(shown, pairs)]
+    if len(plans) > len(shown):
+        blocks.append(f"Drawn are {len(shown)} of {len(plans)} plans.")
+    return Section("Where the plant can be", blocks)
+
+
+def _tubes(shown: Sequence[ReportedPlan], pairs: Sequence[tuple[int, int]]) -> Iterator[Block]:
+    """Portraits by all methods; over time, the first plan by all methods."""
+    truths = [plan.truth for plan in shown if plan.truth is not None]
+    text = "Each box holds the true state at one step, if the assumptions hold. Dashed lines are limits"
+    if truths:
+        text += "; a black line is the simulated truth, without which the verdict was made"
+    elif pairs:
+        text += "; dotted ones only show which boxes belong together"
+    yield f"{text}."
+    names = shown[0].certificate.predictor.runs.state_names
+    methods = [m for m in shown[0].certificates if all(m in plan.certificates for plan in shown)]
+    labels = [plan.name for plan in shown] if len(shown) > 1 else None
+    for pair in pairs:
+        drawn = {
+            m: figures.phase_figure({m: [plan.certificates[m] for plan in shown]}, truths or None, pair, labels)
+            for m in methods
+        }
+        _same_scales(list(drawn.values()))
+        for figure in drawn.values():
+            figure.set_figwidth(6.0)  # room for the legend
+        what = f"{names[pair[0]]} against {names[pair[1]]}"
+        yield Gallery([Picture(f, f"Phase portrait, {what}: the boxes of {m} bounds.") for m, f in drawn.items()])
+    over_time = [(shown[0], m) for m in methods] + [(plan, plan.method) for plan in shown[1:]]
+    drawings = [figures.time_figure({m: plan.certificates[m]}, plan.truth) for plan, m in over_time]
+    _same_scales(drawings[: len(methods)])
+    pictures = []
+    for (plan, method), figure in zip(over_time, drawings, strict=True):
+        verdict = explanation(plan.certificates[method])
+        description = f"Intervals of every state over time, plan {plan.name}, {method}: {verdict}."
+        pictures.append(Picture(figure, description, f"Plan {plan.name}. {verdict}."))
+    yield Gallery(pictures)
+
+
+def _same_scales(drawn: Sequence[Any]) -> None:
+    """Let the panels of some figures show the same ranges."""
+    for panels in zip(*(figure.axes for figure in drawn), strict=True):
+        for side in ("x", "y"):
+            ends = [getattr(axes, f"get_{side}lim")() for axes in panels]
+            for axes in panels:
+                getattr(axes, f"set_{side}lim")(min(e[0] for e in ends), max(e[1] for e in ends))
+
+
+def margins_section(plan: ReportedPlan, n_plans: int) -> Section:
+    """Distances to the limits: a row a constraint, a column a step."""
+    certificate = plan.certificate
+    margins, hopes = certificate.margins, certificate.hopes
+    step, constraint = deciding_entry(certificate)
+    decides = certificate.input_violation is None
+    rows = []
+    for c, name in enumerate(certificate.constraint_names):
+        largest = max(float(np.abs(margins[:, c]).max()), 1e-300)
+        row: list[str | Cell] = [name]
+        for n, (margin, hope) in enumerate(zip(margins[:, c].tolist(), hopes[:, c].tolist(), strict=True)):
+            if margin >= 0.0:
+                tone, strength = "certified", 0.08 + 0.37 * (1.0 - margin / largest)
+            else:
+                tone, strength = ("refuted", 0.5) if hope < 0.0 else ("undecided", 0.5)
+            row.append(Cell(_distance_text(margin, hope), tone, strength, decides and (n, c) == (step, constraint)))
+        rows.append(row)
+    which = "" if n_plans == 1 else f"Plan {plan.name}, which decides the verdict. "
+    text = (
+        f"{which}How far inside every limit the whole box is, step by step; within a row, the deeper the blue, the "
+        "nearer the limit. Orange: a part of the box is outside; red: all of it, by at least what is shown. "
+    )
+    text += "The framed entry decides." if decides else "The inputs refute the plan, whatever stands here."
+    header = ("limit", *(f"step {n + 1}" for n in range(len(margins))))
+    return Section("Distance to the limits", [text, Table(header, rows)])
+
+
+def explanation(certificate: Certificate) -> str:
+    """The verdict in a sentence, with the numbers as tables show them."""
+    if certificate.verdict is Verdict.CERTIFIED:
+        if not certificate.margins.size:
+            return "CERTIFIED: there are no limits of states to break"
+        return f"CERTIFIED: every box is inside the limits by at least {rounded_down(certificate.margin)}"
+    is_outside = bool((certificate.hopes < 0.0).any())
+    return certificate.finding(lambda d: (outside_text(d) if is_outside else margin_text(d)).removeprefix("-"))
+
+
+def deciding_distances(certificate: Certificate) -> FloatArray:
+    """By step and constraint, of what the verdict hangs on: of boxes that are wholly outside, if there are any."""
+    return certificate.hopes if (certificate.hopes < 0.0).any() else certificate.margins
+
+
+def deciding_entry(certificate: Certificate) -> tuple[int, int]:
+    """Step and constraint that the verdict hangs on: the worst violation, or else the smallest margin."""
+    distances = deciding_distances(certificate)
+    return divmod(int(distances.argmin()), distances.shape[1])
+
+
+def changes_section(deciding: ReportedPlan, plans: Sequence[ReportedPlan]) -> Section:
+    """What would change the verdict, for the plan that decides it; then why others are not certified."""
+    blocks: list[Block] = [*_change_texts(deciding)]
+    others = [p for p in plans if p is not deciding and p.certificate.verdict is not Verdict.CERTIFIED]
+    if others:
+        rows = [(plan.name, explanation(plan.certificate)) for plan in others[:REMARKS_UP_TO]]
+        blocks.append(Table(("plan", "why it is not certified"), rows))
+    return Section("What would change the verdict", blocks)
+
+
+def _change_texts(plan: ReportedPlan) -> Iterator[str]:
+    certificate, margins = plan.certificate, plan.margins.get(plan.method, {})
+    yield f"Plan {plan.name}. {explanation(certificate)}."
+    if certificate.input_violation is not None:
+        yield "Other inputs: this part of the verdict does not rest on the data or the assumptions at all."
+    if certificate.verdict is Verdict.REFUTED:
+        if (certificate.hopes < 0.0).any():
+            yield (
+                "Smaller norm or noise bounds would only narrow boxes that are outside already. Larger ones could make "
+                "it undecided, never certified: change the plan or the limits."
+            )
+        return
+    for assumption in ("norm", "noise"):
+        if f"{assumption}_margin" in margins:
+            yield _margin_sentence(assumption, margins[f"{assumption}_margin"], certificate.verdict)
+    if certificate.verdict is Verdict.UNDECIDED:
+        hope, kind = float(certificate.hopes.min()), certificate.predictor.runs.kind
+        yield (
+            f"The nearest part of every box keeps every limit by at least {rounded_down(hope, 4)}, which is why it is "
+            f"not refuted. More recorded {kind} near this plan narrow the boxes; so does a plan further from the limit."
+        )
+
+
+def _margin_sentence(assumption: str, margin: float, verdict: Verdict) -> str:
+    if verdict is Verdict.CERTIFIED:
+        if math.isinf(margin):
+            return (
+                f"It stays certified with all {assumption} bounds {LARGEST_FACTOR:g} times as large; nothing was "
+                "looked for beyond that."
+            )
+        return (
+            f"It stays certified with all {assumption} bounds up to {factor_text(margin)} times as large; beyond that "
+            "the data cannot tell."
+        )
+    if margin > 0.0:
+        return (
+            f"It would be certified if all {assumption} bounds could be trusted to be {factor_text(margin)} times what "
+            "they are, which the data do not refute."
+        )
+    return f"No smaller {assumption} bounds that the data do not refute would certify it."
+
+
+def proofs_section(plans: Sequence[ReportedPlan], data_file: str | None) -> Section:
+    """How to check certificates without trusting anything here."""
+    blocks: list[Block] = [
+        "A certificate is a file that proves its own bounds. The checker proves them again in ball arithmetic and uses "
+        "none of the code that made them: it is one file, rkhs_control/checker.py, and needs python-flint alone."
+    ]
+    saved = [plan for plan in plans if plan.file is not None]
+    if not saved:
+        blocks.append('These certificates were not saved: certificate.save("plan.json") does that, and then')
+        return Section("Check it yourself", [*blocks, Commands(["rkhs-control verify plan.json"])])
+    data = "" if data_file is None else f" --data {shlex.quote(data_file)}"
+    lines = [f"rkhs-control verify {shlex.quote(str(plan.file))}{data}" for plan in saved[:REMARKS_UP_TO]]
+    alone = f"python checker.py {shlex.quote(str(saved[0].file))}"
+    blocks += ["In the folder of this report:", Commands([*lines, alone])]
+    if data:
+        blocks.append("With the data, it also looks up every sample that a proof touches in the recordings.")
+    return Section("Check it yourself", blocks)
