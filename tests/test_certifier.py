@@ -252,3 +252,14 @@ def test_certificates_say_how_uncertain_recorded_initial_states_are(windows):  #
     content = rc.certify(model, [0.1, 0.2], np.zeros((2, 1)), state_limits=limits).to_file()
     assert content.data.initial_state_noise == [0.02, 0.02]
     assert content.question.initial_state_noise == [0.02, 0.02]
+
+
+def test_assumptions_that_nobody_can_judge_add_nothing_to_a_margin(predictor, plan, monkeypatch):  # noqa: F811
+    certificate = rc.certify(predictor, *plan, state_limits=rc.Box([-99.0, -99.0], [99.0, 99.0]))
+
+    def lost(self, **factors):
+        raise rc.SolverError("lost")
+
+    monkeypatch.setattr(rc.MultiStepPredictor, "scaled", lost)
+    assert 1.0 <= certificate.norm_margin < 1.01
+    assert 1.0 <= certificate.noise_margin < 1.01

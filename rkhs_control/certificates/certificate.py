@@ -173,7 +173,10 @@ class Certificate:
         return low if is_certified else 0.0
 
     def _verdict_with(self, assumption: str, factor: float) -> Verdict | None:
-        """Under assumptions changed by a factor; none where the data refute them, or nobody can tell."""
+        """Under assumptions changed by a factor; none where the data refute them.
+
+        Where nobody can tell whether they do, that is never counted in favour of a larger factor.
+        """
         if factor == 1.0:
             return self.verdict
         question = self.question
@@ -181,8 +184,10 @@ class Certificate:
             question = replace(question, initial_state_noise=factor * question.initial_state_noise)
         try:
             return question.ask(self.predictor.scaled(**{assumption: factor})).verdict
-        except (FalsifiedNormBoundError, ContradictoryDataError, SolverError):
+        except (FalsifiedNormBoundError, ContradictoryDataError):
             return None
+        except SolverError:
+            return None if factor < 1.0 else Verdict.UNDECIDED
 
     def explain(self) -> str:
         """The verdict in a sentence, and what it rests on."""
