@@ -39,6 +39,16 @@ def test_fall_is_as_accurate_as_it_says(kernel, rng):
         assert error <= kernel.rounding(2)
 
 
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_ball_of_a_kernel_overlaps_the_textbook_formula(kernel, rng):
+    ctx.prec = 300
+    for _ in range(20):
+        x, y = rng.uniform(-1, 1, (2, 2))
+        value = kernel.ball([arb(float(entry)) for entry in x], [arb(float(entry)) for entry in y])
+        assert value.overlaps(ball_kernel(kernel, x, y))
+        assert value.rel_accuracy_bits() > 250
+
+
 def test_random_kernels_are_positive_semidefinite(rng):
     for _ in range(30):
         kernel = random_kernel(rng, 3)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..arithmetic.rounding import UNIT_ROUNDOFF
-from ..data.arrays import FloatArray, IndexArray
+from ..data.arrays import LARGEST, FloatArray, IndexArray
 from ..errors import SolverError
 from . import path
+from .ball_least_norm import proved_least_norm
 from .gram import Gram
 from .precise_least_norm import precise_weights
 from .witness import Witness
@@ -26,7 +27,8 @@ Rounding can make a path lose its way where inputs nearly coincide. A regularise
 little off the best. They are evaluated without the addition like any others, so that what is said of them holds.
 """
 
-_ACCURACY, _AGREEMENT = 1e-9, 0.999
+_ACCURACY, _AGREEMENT, _GOOD_AGREEMENT = 1e-9, 0.999, 1.0 - 1e-7
+"""Of doubles; of double-doubles, whose proof and norm must agree by this share; below the last, balls are tried."""
 _FIRST_ROWS = 256
 _ROWS_PER_ROUND = 128
 
@@ -48,6 +50,8 @@ class LeastNorm:
     """Whether this is the least norm, and not one along a regularised matrix or one that is lost in rounding."""
     precise: Witness | None = None
     """The weights of the least norm itself, where rounding is too much; of a part of the data where these are many."""
+    proved: float = 0.0
+    """The least norm, rounded down, where only ball arithmetic finds it."""
 
     def mirrored(self) -> LeastNorm:
         """The same for the data of `-f`, as the start of paths."""
@@ -75,14 +79,15 @@ class LeastNorm:
     def certified_norm(self, gram: Gram, lower: FloatArray, upper: FloatArray) -> float:
         """A norm that every function through the intervals provably has, rounded down."""
         proofs = [Witness.sparse(self.indices, self.weights), self.precise]
-        return max(p.norm_at_least(gram, lower, upper, is_precise=True) for p in proofs if p is not None)
+        norms = (p.norm_at_least(gram, lower, upper, is_precise=True) for p in proofs if p is not None)
+        return max(self.proved, *norms)
 
 
 def least_norm(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastNorm:
     """The function of least norm through the intervals.
 
     Where doubles lose it, the start of paths is that along a regularised matrix, and the weights of the least norm
-    itself are found in double-double, if these are enough.
+    itself are found in double-double, or else their norm in ball arithmetic.
     """
     for added in SEARCH_NUGGETS:
         solution = least_norm_along(gram.with_added(added), lower, upper)
@@ -90,15 +95,26 @@ def least_norm(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastNorm:
             break
     if solution.is_found or gram.nugget > 0.0:
         return solution
+    solution, agreement = _in_double_doubles(gram, lower, upper, solution)
+    if not gram.is_dense or agreement >= _GOOD_AGREEMENT:
+        return replace(solution, is_found=gram.is_dense)
+    proved = proved_least_norm(gram.kernel, gram.X, lower, upper)
+    if proved is None:
+        return replace(solution, is_found=agreement >= _AGREEMENT)
+    return replace(solution, precise=proved.witness, proved=proved.norm, is_found=proved.norm <= LARGEST)
+
+
+def _in_double_doubles(
+    gram: Gram, lower: FloatArray, upper: FloatArray, solution: LeastNorm
+) -> tuple[LeastNorm, float]:
+    """With precise weights, and the share of their norm that they prove; zero where double-doubles find none."""
     rows = np.arange(len(lower), dtype=np.int64) if gram.is_dense else solution.indices
     found = precise_weights(gram.kernel, gram.X[rows], lower[rows], upper[rows])
     if found is None:
-        return solution
+        return solution, 0.0
     precise = Witness(rows[found.rounded.indices], found.rounded.weights)
-    is_proved = precise.norm_at_least(gram, lower, upper, is_precise=True) >= _AGREEMENT * precise.norm_up(
-        gram, is_precise=True
-    )
-    return replace(solution, precise=precise, is_found=gram.is_dense and is_proved)
+    norm = precise.norm_up(gram, is_precise=True)
+    return replace(solution, precise=precise), precise.norm_at_least(gram, lower, upper, is_precise=True) / norm
 
 
 def least_norm_along(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastNorm:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic.balls import Ball
 from ..arithmetic.double_double import PreciseFall
 from ..data.arrays import LARGEST, SMALLEST, FloatArray
 from ..errors import InputError
@@ -47,6 +48,15 @@ class Kernel(ABC):
     def precise_fall(self, points: FloatArray) -> PreciseFall | None:
         """The falls among some points in double-double; None where a kernel does not offer them."""
         return None
+
+    @property
+    def has_balls(self) -> bool:
+        """Whether the kernel can be evaluated in ball arithmetic."""
+        return False
+
+    def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
+        """`k(x, y)` in ball arithmetic, of kernels that have it."""
+        raise InputError(f"{type(self).__name__} cannot be evaluated in ball arithmetic")
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         """The kernel matrix `(n_x, n_y)`; with one argument, of `X` with itself."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..arithmetic.balls import Ball
 from ..arithmetic.double_double import PreciseFall
 from ..arithmetic.rounding import UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, within_range
@@ -32,6 +33,13 @@ class Scale(Kernel):
     def precise_fall(self, points: FloatArray) -> PreciseFall | None:
         fall = self.kernel.precise_fall(points)
         return None if fall is None else fall.scaled(self.factor)
+
+    @property
+    def has_balls(self) -> bool:
+        return self.kernel.has_balls
+
+    def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
+        return self.factor * self.kernel.ball(x, y)
 
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         return self.factor * self.kernel.gradient(X, Y)
@@ -66,6 +74,13 @@ class Sum(Kernel):
     def precise_fall(self, points: FloatArray) -> PreciseFall | None:
         a, b = self.a.precise_fall(points), self.b.precise_fall(points)
         return None if a is None or b is None else a.plus(b)
+
+    @property
+    def has_balls(self) -> bool:
+        return self.a.has_balls and self.b.has_balls
+
+    def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
+        return self.a.ball(x, y) + self.b.ball(x, y)
 
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         return self.a.gradient(X, Y) + self.b.gradient(X, Y)
@@ -102,6 +117,13 @@ class Product(Kernel):
     def precise_fall(self, points: FloatArray) -> PreciseFall | None:
         a, b = self.a.precise_fall(points), self.b.precise_fall(points)
         return None if a is None or b is None else a.times(b)
+
+    @property
+    def has_balls(self) -> bool:
+        return self.a.has_balls and self.b.has_balls
+
+    def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
+        return self.a.ball(x, y) * self.b.ball(x, y)
 
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         a, b = self.a(X, Y)[:, :, None], self.b(X, Y)[:, :, None]

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import njit
 
-from ..arithmetic import double_double
+from ..arithmetic import balls, double_double
+from ..arithmetic.balls import Ball
 from ..arithmetic.double_double import SQUARED_ROUNDOFF, PreciseFall
 from ..arithmetic.rounding import UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, as_vector, positive, within_range
@@ -25,11 +26,13 @@ class Radial(Kernel):
     A subclass writes `profile`, its derivative `slope` and its `fall_profile` `1 - profile(s)`, the last
     without cancellation, and states in `ulps` how many units in the last place `fall_profile` may be off.
     The profile must be completely monotone in `s` (then it is positive definite in every dimension).
-    `profile` takes the module to compute with, numpy or casadi.
+    `profile` takes the module to compute with: numpy, casadi or `balls`. The last only where `is_exact` says that it has
+    no constants that were rounded, such as 1.0 / 3.0.
     """
 
     lengthscale: float | Sequence[float]
     ulps: ClassVar[int]
+    is_exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if isinstance(self.lengthscale, (int, float)) or np.ndim(self.lengthscale) == 0:
@@ -68,6 +71,15 @@ class Radial(Kernel):
         if pair is None:
             return None
         return PreciseFall((1.0, 0.0), *pair, (512 + 4 * points.shape[1]) * SQUARED_ROUNDOFF)
+
+    @property
+    def has_balls(self) -> bool:
+        return self.is_exact
+
+    def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
+        scales = self._lengthscales(len(x))
+        s = sum((((a - b) / float(l)) ** 2 for a, b, l in zip(x, y, scales, strict=True)), balls.ball(0.0))
+        return self.profile(s, balls)
 
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         self._require_differentiable()
@@ -117,6 +129,7 @@ class SquaredExponential(Radial):
     """`exp(-s / 2)`: infinitely smooth functions. The kernel of the paper."""
 
     ulps: ClassVar[int] = 4
+    is_exact: ClassVar[bool] = True
 
     def profile(self, s: Any, xp: Any) -> Any:
         return xp.exp(-0.5 * s)
@@ -137,6 +150,7 @@ class RationalQuadratic(Radial):
 
     alpha: float = 1.0
     ulps: ClassVar[int] = 12
+    is_exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,6 +176,7 @@ class Matern12(Radial):
     """`exp(-r)`, `r = sqrt(s)`: continuous functions without a derivative."""
 
     ulps: ClassVar[int] = 6
+    is_exact: ClassVar[bool] = True
 
     def profile(self, s: Any, xp: Any) -> Any:
         return xp.exp(-xp.sqrt(s))
@@ -182,6 +197,7 @@ class Matern32(Radial):
     """`(1 + r) exp(-r)`, `r = sqrt(3 s)`: functions with one derivative."""
 
     ulps: ClassVar[int] = 40
+    is_exact: ClassVar[bool] = True
 
     def profile(self, s: Any, xp: Any) -> Any:
         r = xp.sqrt(3.0 * s)
@@ -202,10 +218,11 @@ class Matern52(Radial):
     """`(1 + r + r^2 / 3) exp(-r)`, `r = sqrt(5 s)`: functions with two derivatives."""
 
     ulps: ClassVar[int] = 40
+    is_exact: ClassVar[bool] = True
 
     def profile(self, s: Any, xp: Any) -> Any:
         r = xp.sqrt(5.0 * s)
-        return (1.0 + r + 5.0 / 3.0 * s) * xp.exp(-r)
+        return (1.0 + r + r * r / 3.0) * xp.exp(-r)
 
     def fall_profile(self, s: FloatArray) -> FloatArray:
         r = np.sqrt(5.0 * s)
