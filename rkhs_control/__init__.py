@@ -101,6 +101,7 @@ __version__ = "0.1.0"
 ROOMS = (
     "errors",
     "checker",
+    "parallel",
     "arithmetic",
     "data",
     "kernels",

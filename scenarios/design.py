@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..assumptions.selection import Progress
 from ..certificates.certificate import Certificate, Verdict, certify_plans
 from ..control.certainty_equivalent import CertaintyEquivalentOCP, QuadraticCost, Tightening
 from ..control.robust import RobustOCP, RobustPlan
@@ -18,6 +17,7 @@ from ..data.arrays import FloatArray, IndexArray
 from ..data.sets import Box
 from ..data.trajectories import Trajectories
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
+from ..parallel import Progress
 from ..prediction.predictor import MultiStepPredictor
 from ..reporting import figures
 from .closed_loop import CERTAINTY_EQUIVALENT, ROBUST

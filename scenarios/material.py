@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..assumptions.selection import Progress, Selection, select_assumptions
+from ..assumptions.selection import Selection, select_assumptions
 from ..control.certainty_equivalent import CertaintyEquivalentOCP, Plan, QuadraticCost
 from ..data.arrays import FloatArray
 from ..data.files import load_trajectories
@@ -24,6 +24,7 @@ from ..envelopes.closed_form import ClosedFormEnvelope
 from ..errors import FalsifiedNormBoundError, InputError, UnsettledNormWarning
 from ..models import PLANTS
 from ..models.plant import Plant
+from ..parallel import Progress
 from ..prediction.predictor import MultiStepPredictor
 from .schema import (
     KERNELS,

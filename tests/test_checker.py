@@ -21,9 +21,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flint import arb, ctx
+from plants import feedback_inputs, recorded
 from problems import ball_kernel
-from test_certifier import plan  # noqa: F401
-from test_predictor import feedback_inputs, plant, predictor, recorded  # noqa: F401
 
 import rkhs_control as rc
 from rkhs_control.certificates.format import CertificateFile
@@ -50,7 +49,7 @@ LIMITS = {
 
 
 @pytest.fixture
-def certificate(predictor, plan):  # noqa: F811
+def certificate(predictor, plan):
     return rc.certify(predictor, *plan, **LIMITS)
 
 
@@ -75,7 +74,7 @@ def test_saved_certificate_is_accepted_with_next_to_no_slack(file, certificate):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("noise", [0.0, 0.002])
-def test_every_kernel_and_uncertain_initial_states_are_accepted(plant, rng, kernel, noise, tmp_path):  # noqa: F811
+def test_every_kernel_and_uncertain_initial_states_are_accepted(plant, rng, kernel, noise, tmp_path):
     runs = recorded(plant, rng, n_runs=40, n_steps=2, initial_noise=noise)
     norms = [
         [
@@ -102,7 +101,7 @@ def _cut(kernel, n_dims):
 
 
 @pytest.mark.parametrize("verdict", rc.Verdict)
-def test_every_verdict_is_accepted(predictor, plan, verdict, tmp_path):  # noqa: F811
+def test_every_verdict_is_accepted(predictor, plan, verdict, tmp_path):
     tube = predictor.boxes(*plan)
     middle = (tube.lower[0, 0] + tube.upper[0, 0]) / 2
     limit = {"CERTIFIED": 5.0, "UNDECIDED": middle, "REFUTED": 0.5}[verdict.name]
@@ -112,7 +111,7 @@ def test_every_verdict_is_accepted(predictor, plan, verdict, tmp_path):  # noqa:
     assert rc.verify(tmp_path / "plan.json").accepted
 
 
-def test_polytopes_and_input_limits_are_accepted(predictor, plan, tmp_path):  # noqa: F811
+def test_polytopes_and_input_limits_are_accepted(predictor, plan, tmp_path):
     cases = [
         {"state_limits": rc.Polytope([[1.0, 0.3], [-0.7, 1.1]], [3.5, 0.2])},
         {**LIMITS, "input_limits": rc.Box([3.0], [5.0])},
@@ -124,7 +123,7 @@ def test_polytopes_and_input_limits_are_accepted(predictor, plan, tmp_path):  # 
         assert result.accepted, result.reason
 
 
-def test_methods_without_witnesses_say_so(predictor, plan, tmp_path):  # noqa: F811
+def test_methods_without_witnesses_say_so(predictor, plan, tmp_path):
     certificate = rc.certify(predictor.with_method(rc.ClosedFormEnvelope), *plan, **LIMITS)
     with pytest.raises(rc.InputError, match="ClosedFormEnvelope has no witnesses to save"):
         certificate.save(tmp_path / "plan.json")
@@ -171,7 +170,7 @@ def test_other_recordings_are_rejected(file, certificate, tmp_path):
     assert "does not follow from" in rc.verify(file, data=other).reason
 
 
-def test_windows_and_repeated_runs_are_found(plant, rng, tmp_path):  # noqa: F811
+def test_windows_and_repeated_runs_are_found(plant, rng, tmp_path):
     """Long recordings from a CSV file with times, and one of them twice with other noise."""
     x0 = rng.uniform([1.5, 0.8], [2.5, 1.4], (12, 2))
     inputs = feedback_inputs(plant, x0, 5)
@@ -623,7 +622,7 @@ def forge(content, runs, rng):
     return kind
 
 
-def test_no_forged_assumption_is_accepted_with_the_recordings(plant, chunk, tmp_path):  # noqa: F811
+def test_no_forged_assumption_is_accepted_with_the_recordings(plant, chunk, tmp_path):
     runs = replace(recorded(plant, np.random.default_rng(chunk), n_runs=60, n_steps=2), initial_state_noise=1e-4)
     model = rc.MultiStepPredictor.select(runs, [10.0, 30.0], safety_factor=1.5)
     x0 = np.array([2.2, 1.0])
@@ -642,7 +641,7 @@ def test_no_forged_assumption_is_accepted_with_the_recordings(plant, chunk, tmp_
         assert "claimed" not in result.reason, f"{kind}: not the assumption was found wrong, but {result.reason}"
 
 
-def test_every_verdict_needs_a_function_that_keeps_the_assumptions(predictor, plan, tmp_path):  # noqa: F811
+def test_every_verdict_needs_a_function_that_keeps_the_assumptions(predictor, plan, tmp_path):
     tube, file = predictor.boxes(*plan), tmp_path / "plan.json"
     middle = float((tube.lower[0, 0] + tube.upper[0, 0]) / 2)
     for verdict, limit in (("CERTIFIED", 5.0), ("UNDECIDED", middle), ("REFUTED", 0.5)):
@@ -762,11 +761,11 @@ def test_less_than_the_recordings_say_of_their_own_noise_is_rejected(file, certi
     assert rc.verify(file, data=data).accepted
 
 
-def test_windows_are_as_uncertain_as_the_recordings_that_they_were_cut_from(plant, rng, tmp_path):  # noqa: F811
+def test_windows_are_as_uncertain_as_the_recordings_that_they_were_cut_from(plant, rng, tmp_path):
     long, file = recorded(plant, rng, n_runs=15, n_steps=4, noise=0.005, initial_noise=0.005), tmp_path / "plan.json"
     rc.save_trajectories(long, tmp_path / "long.npz")
     x0 = np.array([2.2, 1.0])
-    plan = x0, feedback_inputs(plant, x0[None], 2)[0]  # noqa: F811
+    plan = x0, feedback_inputs(plant, x0[None], 2)[0]
     for noise, reason in ((None, ""), (0.0, "assumed to be within 0, but the recordings say 0.006")):
         runs = rc.load_trajectories(tmp_path / "long.npz", horizon=2, initial_state_noise=noise)
         model = rc.MultiStepPredictor.select(runs, [20.0])
@@ -808,7 +807,7 @@ def test_recordings_that_contradict_the_noise_bound_are_rejected(file, certifica
     assert result.reason.endswith("contradicts the noise bound")
 
 
-def test_held_out_runs_count_as_recorded(plant, rng, tmp_path):  # noqa: F811
+def test_held_out_runs_count_as_recorded(plant, rng, tmp_path):
     """The function that keeps the assumptions passes through everything in the file, not only what boxes rest on."""
     runs = recorded(plant, rng, n_runs=60, n_steps=2)
     rc.save_trajectories(runs, tmp_path / "runs.csv")
@@ -873,7 +872,7 @@ def test_uncertain_initial_states_and_windows_are_printed(file):
     assert lines[-1] == "samples are windows of recordings, which begin with measured states"
 
 
-def test_limits_that_promise_nothing_or_are_called_something_else_are_rejected(file, predictor, plan, tmp_path):  # noqa: F811
+def test_limits_that_promise_nothing_or_are_called_something_else_are_rejected(file, predictor, plan, tmp_path):
     original = json.loads(file.read_text())
     for change, reason in (
         ({"names": [], "normals": [], "offsets": []}, "there is no limit of the states"),
@@ -899,7 +898,7 @@ def test_limits_that_promise_nothing_or_are_called_something_else_are_rejected(f
         rc.Polytope([[1.0, 0.0], [0.0, -0.0]], [1.0, 1.0])
 
 
-def test_names_of_limits_are_those_of_the_checker(predictor, plan, tmp_path):  # noqa: F811
+def test_names_of_limits_are_those_of_the_checker(predictor, plan, tmp_path):
     """Whatever the numbers are."""
     ends = [(0.1 + 0.2, 1e22), (-0.0, 2.0**60), (1.0 / 3.0, 123456.789), (-1e-7, 5.0)]
     for low, high in ends:
@@ -913,7 +912,7 @@ def test_names_of_limits_are_those_of_the_checker(predictor, plan, tmp_path):  #
     assert rc.verify(tmp_path / "plan.json").limits == ["1 c_A - 0.5 c_B <= 9", "- 2 c_B <= 1"]
 
 
-def test_weaker_claims_than_what_is_proved_are_accepted(predictor, plan, tmp_path):  # noqa: F811
+def test_weaker_claims_than_what_is_proved_are_accepted(predictor, plan, tmp_path):
     """The certifier itself makes them: it rounds the margin of a polytope down, and zero becomes less."""
     top, file = float(predictor.boxes(*plan).upper[:, 0].max()), tmp_path / "plan.json"
     certificate = rc.certify(

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,9 @@ from ..engine.least_norm import least_norm_along
 from ..errors import ContradictoryDataError, InputError, SolverError, UnsettledNormWarning
 from ..kernels.base import Kernel
 from ..kernels.radial import SquaredExponential
+from ..parallel import Progress, collect, in_parallel
 from .norms import TINY, NormBound, least_norm_estimate, norm_growth
 from .regression import cross_validate, cross_validate_per_dimension
-
-Progress = Callable[[int, int], None]
-"""`progress(done, total)`, called as the work goes on."""
 
 NormEstimate = Literal["least_norm", "interpolant"]
 
@@ -80,6 +78,15 @@ class Selection:
         )
 
 
+class _Choice(NamedTuple):
+    """Of one step and state."""
+
+    kernel: Kernel
+    norm_bound: NormBound
+    regularisation: float
+    growth: FloatArray
+
+
 def step_observations(
     runs: Trajectories, n: int, i: int, noise_bound: float | FloatArray | None = None
 ) -> Observations:
@@ -118,8 +125,6 @@ def select_assumptions(
         widens the boxes little.
     initial_state_noise : how far recorded initial states may be from the true ones, instead of what `runs` say of that
     """
-    from joblib import Parallel, delayed
-
     if norm_estimate not in ("least_norm", "interpolant"):
         raise InputError(f"norm_estimate must be 'least_norm' or 'interpolant'; got {norm_estimate!r}")
     runs = runs.with_initial_state_noise(initial_state_noise)
@@ -127,7 +132,7 @@ def select_assumptions(
     pairs = [(n, i) for n in range(1, runs.horizon + 1) for i in range(runs.n_states)]
     generators = [None] * len(pairs) if rng is None else rng.spawn(len(pairs))
 
-    def choose(n: int, i: int, generator: np.random.Generator | None) -> tuple[Kernel, NormBound, float, FloatArray]:
+    def choose(n: int, i: int, generator: np.random.Generator | None) -> _Choice:
         data = _for_models(runs, n, i, noise)
         candidates = _candidates(lengthscales, data.X)
         if len(data) < 2:
@@ -150,19 +155,18 @@ def select_assumptions(
         hidden = float(runs.noise_bound[n - 1, i]) / math.sqrt(model.variance)
         if hidden > estimate.value:
             estimate = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
-        return model, estimate.times(safety_factor), ridge, growth
+        return _Choice(model, estimate.times(safety_factor), ridge, growth)
 
-    tasks = (delayed(choose)(n, i, generator) for (n, i), generator in zip(pairs, generators, strict=True))
-    found = []
-    for result in Parallel(n_jobs=n_jobs, return_as="generator")(tasks):
-        found.append(result)
-        if progress is not None:
-            progress(len(found), len(pairs))
-    kernels, bounds, chosen_regularisations, growth = (
-        [[found[n * runs.n_states + i][part] for i in range(runs.n_states)] for n in range(runs.horizon)]
-        for part in range(4)
+    tasks = [(n, i, generator) for (n, i), generator in zip(pairs, generators, strict=True)]
+    found = collect(in_parallel(choose, tasks, n_jobs), len(tasks), progress)
+    by_step = [found[n * runs.n_states : (n + 1) * runs.n_states] for n in range(runs.horizon)]
+    selection = Selection(
+        kernels=[[choice.kernel for choice in row] for row in by_step],
+        norm_bounds=[[choice.norm_bound for choice in row] for row in by_step],
+        regularisations=[[choice.regularisation for choice in row] for row in by_step],
+        growth=[[choice.growth for choice in row] for row in by_step],
+        state_names=runs.state_names,
     )
-    selection = Selection(kernels, bounds, chosen_regularisations, growth, runs.state_names)
     if selection.doubt:
         warnings.warn(selection.doubt, UnsettledNormWarning, stacklevel=2)
     return selection

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import __version__
+from ..arithmetic.printing import NONE, rounded_down
 from ..arithmetic.rounding import dot_up
 from ..assumptions.consistency import consistent_function
 from ..assumptions.norms import NormBound
@@ -53,6 +54,15 @@ class Verdict(Enum):
     CERTIFIED = "every box lies within the limits: the plant stays inside, if the assumptions hold"
     UNDECIDED = "some box lies partly outside: the data cannot tell"
     REFUTED = "some box lies wholly outside, or the inputs break their own limits: the plant will violate them"
+
+
+def factor_text(factor: float | None) -> str:
+    """Rounded down; nothing where it was not looked for, a dash where none would do, or the end of the search."""
+    if factor is None:
+        return ""
+    if factor == 0.0:
+        return NONE
+    return f"≥{LARGEST_FACTOR:g}" if math.isinf(factor) else rounded_down(factor)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..assumptions.regression import KernelModel, kernel_ridge
-from ..assumptions.selection import Progress, step_observations
+from ..assumptions.selection import step_observations
 from ..data.arrays import FloatArray, as_floats, as_points, as_vector
 from ..data.sets import Box
 from ..data.trajectories import Trajectories
 from ..errors import InputError
 from ..kernels.base import Kernel
+from ..parallel import Progress, in_parallel
 from ..prediction.predictor import MultiStepPredictor, by_step_and_state
 
 _PLANS_A_TASK = 20
@@ -208,11 +209,9 @@ def solve_from(
     problem: Any, starts: FloatArray, plans_a_task: int, n_jobs: int | None, progress: Progress | None
 ) -> list[Any]:
     """What `problem.solve` returns for every row of `starts`, shared among processes."""
-    from joblib import Parallel, delayed
-
     chunks = np.array_split(starts, max(1, len(starts) // plans_a_task))
     plans: list[Any] = []
-    for part in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_solve_each)(problem, c) for c in chunks):
+    for part in in_parallel(_solve_each, [(problem, chunk) for chunk in chunks], n_jobs):
         plans += part
         if progress is not None:
             progress(len(plans), len(starts))

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..assumptions.selection import Progress
 from ..certificates.certificate import Certificate, Question, Verdict
 from ..data.arrays import FloatArray, as_floats, as_points, as_vector
 from ..data.sets import Box, Polytope
@@ -29,6 +28,7 @@ from ..engine.witness import Witness
 from ..envelopes.closed_form import ClosedFormEnvelope
 from ..envelopes.optimal import OptimalEnvelope
 from ..errors import InputError
+from ..parallel import Progress
 from ..prediction.predictor import MultiStepPredictor
 from .certainty_equivalent import CertaintyEquivalentOCP, Plan, solve_from
 

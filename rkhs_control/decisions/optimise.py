@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..assumptions.selection import Progress
 from ..data.arrays import FloatArray, as_points, as_vector, require_finite
 from ..data.sets import Box
 from ..engine.witness import Witness
@@ -27,6 +26,7 @@ from ..envelopes.base import UpperBound
 from ..envelopes.constraint import Constraint
 from ..envelopes.optimal import SMALL_GAP, OptimalEnvelope
 from ..errors import InputError
+from ..parallel import Progress
 
 Cost = Callable[[FloatArray], float]
 Gradient = Callable[[FloatArray], npt.ArrayLike]

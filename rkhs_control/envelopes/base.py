@@ -21,6 +21,7 @@ from ..engine.least_norm import LeastNorm, least_norm
 from ..engine.witness import Witness
 from ..errors import FalsifiedNormBoundError, InputError
 from ..kernels.base import Kernel
+from ..parallel import in_parallel
 from .constraint import Constraint
 
 
@@ -173,7 +174,7 @@ class Envelope(ABC):
         self, functionals: Sequence[Functional], n_jobs: int | None
     ) -> tuple[list[UpperBound], list[UpperBound]]:
         """Upper bounds of every functional, seen from below and from above."""
-        from joblib import Parallel, delayed, effective_n_jobs
+        from joblib import effective_n_jobs
 
         workers = effective_n_jobs(n_jobs)
         if workers == 1 or len(functionals) < 2:
@@ -181,9 +182,8 @@ class Envelope(ABC):
             return below, above
         # a few chunks a worker: long enough to pay for their journey, short enough to share out evenly
         chunks = np.array_split(np.arange(len(functionals)), min(len(functionals), 4 * workers))
-        parts = Parallel(n_jobs=n_jobs)(
-            delayed(self.upper_bounds)(side, [functionals[i] for i in chunk]) for side in self.sides for chunk in chunks
-        )
+        tasks = [(side, [functionals[i] for i in chunk]) for side in self.sides for chunk in chunks]
+        parts = list(in_parallel(self.upper_bounds, tasks, n_jobs))
         half = len(chunks)
         return list(chain(*parts[:half])), list(chain(*parts[half:]))
 

@@ -26,8 +26,8 @@ class Radial(Kernel):
     A subclass writes `profile`, its derivative `slope` and its `fall_profile` `1 - profile(s)`, the last
     without cancellation, and states in `ulps` how many units in the last place `fall_profile` may be off.
     The profile must be completely monotone in `s` (then it is positive definite in every dimension).
-    `profile` takes the module to compute with: numpy, casadi or `balls`. The last only where `is_exact` says that it has
-    no constants that were rounded, such as 1.0 / 3.0.
+    `profile` takes the module to compute with: numpy, casadi or `balls`. The last only where `is_exact` says that no
+    constant in it was rounded, as 1.0 / 3.0 is.
     """
 
     lengthscale: float | Sequence[float]
@@ -78,7 +78,7 @@ class Radial(Kernel):
 
     def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
         scales = self._lengthscales(len(x))
-        s = sum((((a - b) / float(l)) ** 2 for a, b, l in zip(x, y, scales, strict=True)), balls.ball(0.0))
+        s = sum((((a - b) / float(scale)) ** 2 for a, b, scale in zip(x, y, scales, strict=True)), balls.ball(0.0))
         return self.profile(s, balls)
 
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:

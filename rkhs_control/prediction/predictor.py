@@ -24,6 +24,7 @@ from ..envelopes.base import Band, Envelope
 from ..envelopes.optimal import OptimalEnvelope
 from ..errors import InputError, RkhsControlError
 from ..kernels.base import Kernel
+from ..parallel import in_parallel
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,17 +187,11 @@ class MultiStepPredictor:
         `n_jobs` spreads steps and states over processes. `initial_state_noise` says how far the true initial state may
         be from `x0`; by default as far as those of the runs, which begin with measured states if they are windows.
         """
-        from joblib import Parallel, delayed
-
         start, plan = self._checked(x0, inputs)
         noise = self.start_noise(initial_state_noise)
         n_steps = plan.shape[1]
-        tasks = [
-            delayed(envelope.bounds)(stacked(start, plan[:, : n + 1]), 1)
-            for n in range(n_steps)
-            for envelope in self.envelopes[n]
-        ]
-        bands: list[Band] = Parallel(n_jobs=n_jobs)(tasks)
+        tasks = [(e, stacked(start, plan[:, : n + 1])) for n in range(n_steps) for e in self.envelopes[n]]
+        bands = list(in_parallel(_bounds, tasks, n_jobs))
 
         def by_plan(values: Any) -> FloatArray:
             return np.moveaxis(np.array(values).reshape(n_steps, self.runs.n_states, len(start)), -1, 0)
@@ -275,6 +270,10 @@ class MultiStepPredictor:
         require_finite(start, "x0")
         require_finite(plan.reshape(len(plan), -1), "inputs")
         return start, plan
+
+
+def _bounds(envelope: Envelope, queries: FloatArray) -> Band:
+    return envelope.bounds(queries, 1)
 
 
 def _total_weights(band: Band) -> FloatArray:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic.printing import rounded_down
 from ..assumptions.norms import ConsistencyFrontier, NormBound, consistency_frontier
 from ..certificates.certificate import Verdict
 from ..data.arrays import FloatArray
@@ -15,7 +16,6 @@ from ..envelopes.base import Envelope
 from ..envelopes.methods import method_name
 from ..prediction.predictor import MultiStepPredictor
 from .figures import COLOURS, panels_of, state_label
-from .numbers import rounded_down
 from .page import Block, Gallery, Picture, Section, Table
 
 _FURTHER_DOWN = 0.5  # the frontier is drawn down to this share of the noise bound

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from .. import __version__
-from ..certificates.certificate import Certificate, Verdict
+from ..arithmetic.printing import NONE, margin_text, outside_text
+from ..certificates.certificate import Certificate, Verdict, factor_text
 from ..envelopes.methods import method_name
 from ..errors import InputError
 from ..prediction.predictor import MultiStepPredictor
 from .assumptions import assumptions_section
-from .numbers import NONE, factor_text, margin_text, outside_text
 from .page import Block, Headline, Page, Section, Table
 from .plans import (
     REMARKS_UP_TO,

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..certificates.certificate import LARGEST_FACTOR, Certificate, Verdict
+from ..arithmetic.printing import NONE, margin_text, outside_text, rounded_down
+from ..certificates.certificate import LARGEST_FACTOR, Certificate, Verdict, factor_text
 from ..data.arrays import FloatArray
 from . import figures
-from .numbers import NONE, factor_text, margin_text, outside_text, rounded_down
 from .page import Block, Cell, Commands, Gallery, Picture, Section, Table
 
 _ROWS_UP_TO = 200  # plans in the table

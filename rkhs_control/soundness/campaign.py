@@ -24,7 +24,6 @@ import numpy as np
 from flint import arb, ctx
 
 from .. import __version__
-from ..assumptions.selection import Progress
 from ..data.arrays import LARGEST
 from ..envelopes.alternating import AlternatingEnvelope
 from ..envelopes.base import Envelope
@@ -34,6 +33,7 @@ from ..envelopes.energy import EnergyEnvelope
 from ..envelopes.lipschitz import LipschitzEnvelope
 from ..envelopes.optimal import OptimalEnvelope
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
+from ..parallel import Progress, in_parallel
 from ..prediction.predictor import MultiStepPredictor
 from .plants import Plant, draw_plant
 from .problems import Problem, draw_problem
@@ -240,12 +240,10 @@ class Campaign:
 
     def run(self, jobs: int = 1, file: Path | None = None, progress: Progress | None = None) -> Tally:
         """All problems; what is done already is read from `file`, and the rest is kept there as the work goes on."""
-        from joblib import Parallel, delayed
-
         chunks = range(0, self.cases, _CHUNK)
         done = {} if file is None else self._done(file)
         waiting = [first for first in chunks if first not in done]
-        results = Parallel(n_jobs=jobs, return_as="generator")(delayed(self._run_chunk)(first) for first in waiting)
+        results = in_parallel(self._run_chunk, [(first,) for first in waiting], jobs)
         for first, tally in zip(waiting, results, strict=True):
             done[first] = tally
             if file is not None:

@@ -13,13 +13,13 @@ import numpy as np
 
 from ...assumptions.norms import ConsistencyFrontier, consistency_frontier, least_norm_estimate, norm_growth
 from ...assumptions.regression import KernelModel
-from ...assumptions.selection import Progress
 from ...data.arrays import FloatArray, IndexArray
 from ...data.observations import Observations
 from ...envelopes.base import Band
 from ...envelopes.optimal import OptimalEnvelope
 from ...errors import FalsifiedNormBoundError
 from ...kernels.radial import SquaredExponential
+from ...parallel import Progress
 from ...reporting.figures import panels_of
 from ..material import Work
 from .result import PaperResult, Row

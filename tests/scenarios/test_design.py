@@ -5,10 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_cli import run  # noqa: F401
-from test_control import quadratic
-from test_predictor import plant  # noqa: F401
-from test_robust import START, nominal, predictor, raised  # noqa: F401
+from plants import ROBUST_START, quadratic, raised
 
 import rkhs_control as rc
 from rkhs_control.scenarios.closed_loop import CERTAINTY_EQUIVALENT, ROBUST
@@ -31,17 +28,22 @@ SMALL = {
 
 
 @pytest.fixture(scope="module")
+def predictor(exploring_predictor):
+    return exploring_predictor
+
+
+@pytest.fixture(scope="module")
 def small_design():
     scenario, folder = load_scenario("cstr_design", SMALL)
     return run_study(scenario, folder, Work(scenario.seed, 1)).design
 
 
-def certificates(predictor, nominal, starts, limits):  # noqa: F811
+def certificates(predictor, nominal, starts, limits):
     inputs = np.array([plan.inputs for plan in nominal.solve_many(starts)])
     return rc.certify_plans(predictor, starts, inputs, limits)
 
 
-def test_tightened_limits_certify_the_plans_that_they_come_from(predictor, nominal, rng):  # noqa: F811
+def test_tightened_limits_certify_the_plans_that_they_come_from(predictor, nominal, rng):
     """A plan whose predictions keep the tightened limits has all its boxes within the limits themselves."""
     starts = rng.uniform([1.3, 0.6], [2.8, 1.7], (40, 2))
     found = certificates(predictor, nominal, starts, rc.Box([0.0, 0.0], [9.0, 9.0]))
@@ -56,7 +58,7 @@ def test_tightened_limits_certify_the_plans_that_they_come_from(predictor, nomin
     assert (loose.above < tightening.above).any()
 
 
-def test_plans_that_keep_tightened_limits_are_certified(predictor, nominal, rng):  # noqa: F811
+def test_plans_that_keep_tightened_limits_are_certified(predictor, nominal, rng):
     """All whose boxes reach no further beyond the predictions than those that the tightening comes from."""
     limits = rc.Box([1.0, 0.9], [2.5, 1.2])
     starts = rng.uniform([1.6, 0.9], [2.5, 1.2], (40, 2))
@@ -75,7 +77,7 @@ def test_plans_that_keep_tightened_limits_are_certified(predictor, nominal, rng)
     assert n_within >= 20
 
 
-def test_predictions_keep_tightened_limits(plant, predictor):  # noqa: F811
+def test_predictions_keep_tightened_limits(plant, predictor):
     problem = rc.CertaintyEquivalentOCP.from_predictor(
         predictor,
         regularisations=1e-2,
@@ -83,18 +85,18 @@ def test_predictions_keep_tightened_limits(plant, predictor):  # noqa: F811
         input_limits=plant.input_limits,
         state_limits=rc.Box([1.0, 0.5], [3.0, 2.0]),
     )
-    free = problem.solve(START)
+    free = problem.solve(ROBUST_START)
     below = np.zeros((3, 2))
     below[1, 1] = free.states[1, 1] - 0.5 + 0.01
-    cautious = replace(problem, tightening=rc.Tightening(below, np.zeros((3, 2)))).solve(START)
+    cautious = replace(problem, tightening=rc.Tightening(below, np.zeros((3, 2)))).solve(ROBUST_START)
     assert cautious.success
     assert cautious.states[1, 1] >= free.states[1, 1] + 0.01 - 1e-6
     assert cautious.cost > free.cost
 
 
 @pytest.mark.parametrize("share", [0.0, 1.5, -1.0])
-def test_what_cannot_be_tightened_is_refused(predictor, nominal, share):  # noqa: F811
-    found = certificates(predictor, nominal, START[None], rc.Box([0.0, 0.0], [9.0, 9.0]))
+def test_what_cannot_be_tightened_is_refused(predictor, nominal, share):
+    found = certificates(predictor, nominal, ROBUST_START[None], rc.Box([0.0, 0.0], [9.0, 9.0]))
     with pytest.raises(rc.InputError, match="share"):
         rc.tightening_for(nominal, found, share)
     with pytest.raises(rc.InputError, match="there are none"):
@@ -103,14 +105,16 @@ def test_what_cannot_be_tightened_is_refused(predictor, nominal, share):  # noqa
         replace(nominal, tightening=rc.Tightening(np.array([[0.0, 5.0]] * 3), np.array([[0.0, 5.0]] * 3)))
 
 
-def test_a_search_that_ends_without_a_certificate_begins_again_at_recorded_inputs(predictor, nominal):  # noqa: F811
+def test_a_search_that_ends_without_a_certificate_begins_again_at_recorded_inputs(predictor, nominal):
     """From limits so near that the nearest local optimum does not do, but another one does."""
     shares = np.linspace(0.1, 0.9, 9)
-    found = [rc.RobustOCP(predictor, nominal, raised(predictor, nominal, share)).solve(START) for share in shares]
+    found = [
+        rc.RobustOCP(predictor, nominal, raised(predictor, nominal, share)).solve(ROBUST_START) for share in shares
+    ]
     best = max(share for share, plan in zip(shares, found, strict=True) if plan.success)
     dense = np.linspace(3.0, 25.0, 400)
-    lower = predictor.envelopes[0][1].bounds(np.column_stack([np.tile(START, (400, 1)), dense])).lower
-    tube = predictor.boxes(START, nominal.solve(START).inputs)
+    lower = predictor.envelopes[0][1].bounds(np.column_stack([np.tile(ROBUST_START, (400, 1)), dense])).lower
+    tube = predictor.boxes(ROBUST_START, nominal.solve(ROBUST_START).inputs)
     reachable = (lower.max() - tube.lower[0, 1]) / (tube.upper[0, 1] - tube.lower[0, 1])
     assert best >= min(reachable, 0.9) - 0.2
 
@@ -144,7 +148,7 @@ def test_as_a_limit_moves_the_margin_falls_with_it(small_design):
     assert first.believing.margin > last.believing.margin
 
 
-def test_the_command_shows_tables_and_keeps_figures(run, tmp_path):  # noqa: F811
+def test_the_command_shows_tables_and_keeps_figures(run, tmp_path):
     tiny = {**SMALL, "plant.horizon": 2, "design.horizons": [1], "design.runs": [], "design.noise_factors": []}
     changes = [part for key, value in tiny.items() for part in ("--set", f"{key}={value}")]
     code, text = run("run", "cstr_design", "--jobs", "1", *changes)

@@ -4,38 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from plants import Pendulum, feedback_inputs, recorded
 
 import rkhs_control as rc
-from rkhs_control.models.cstr import CSTR
-from rkhs_control.models.plant import Plant
 from rkhs_control.models.quadruple_tank import QuadrupleTank
-
-LENGTHSCALES = [(3.0, 3.0, 30.0, 30.0, 30.0), (6.0, 6.0, 60.0, 60.0, 60.0)]
-
-
-def feedback_inputs(plant, x0, n_steps):
-    """Inputs like those of a controller: smooth in the initial state, within the limits."""
-    gain = (plant.reference_input - 4.0 * (x0[:, :1] - plant.reference[0])) * np.ones((1, n_steps))
-    return plant.input_limits.clip(gain[..., None] + 2.0 * np.cos(np.arange(n_steps))[None, :, None])
-
-
-def recorded(plant, rng, n_runs=150, n_steps=3, noise=0.05, initial_noise=0.0):
-    x0 = rng.uniform([1.2, 0.6], [2.8, 1.8], (n_runs, 2))
-    inputs = feedback_inputs(plant, x0, n_steps)
-    states = plant.simulate(x0, inputs)
-    states[:, 1:] += rng.uniform(-noise, noise, states[:, 1:].shape)
-    states[:, 0] += rng.uniform(-initial_noise, initial_noise, x0.shape)
-    return rc.Trajectories(states, inputs, 1.2 * noise, plant.state_names, plant.input_names)
-
-
-@pytest.fixture(scope="module")
-def plant():
-    return CSTR()
-
-
-@pytest.fixture(scope="module")
-def predictor(plant):
-    return rc.MultiStepPredictor.select(recorded(plant, np.random.default_rng(5)), LENGTHSCALES, safety_factor=3.0)
 
 
 def test_true_states_lie_in_their_boxes(plant, predictor, rng):
@@ -94,37 +66,6 @@ def test_noise_of_recorded_initial_states_widens_every_interval(plant, predictor
     assert (gained >= tube.initial_state_cost - 1e-6).all()
     closed = careful.with_method(rc.ClosedFormEnvelope).boxes(x0, inputs)
     assert np.isnan(closed.initial_state_cost).all()  # it has no witness to tell
-
-
-class Pendulum(Plant):
-    """A damped pendulum under a torque."""
-
-    state_names, input_names = ("angle", "rate"), ("torque",)
-    sampling_time = 0.1
-    state_limits = rc.Box([-2.0, -5.0], [2.0, 5.0])
-    input_limits = rc.Box([-1.0], [1.0])
-
-    def right_hand_side(self, x, u, xp):
-        return [x[1], -9.81 * xp.sin(x[0]) - 0.2 * x[1] + 3.0 * u[0]]
-
-
-def swings(rng, n_steps, noise):
-    """One long run of a pendulum: the true states, the measured ones, the torques."""
-    torques = np.repeat(rng.uniform(-1.0, 1.0, (n_steps // 3 + 1, 1)), 3, axis=0)[:n_steps]
-    states = Pendulum().simulate(rng.uniform(-0.3, 0.3, 2), torques)
-    return states, states + rng.uniform(-noise, noise, states.shape), torques
-
-
-@pytest.fixture(scope="module")
-def windows():
-    """Of one long recording, every state of which was measured; and another one, with the truth, to test them with."""
-    rng, noise = np.random.default_rng(5), 0.02
-    (_, recorded_states, torques), (truth, measured, others) = (swings(rng, n_steps, noise) for n_steps in (100, 150))
-    cut, test = (
-        rc.Trajectories.from_recordings([recording], 2, noise_bound=noise)
-        for recording in ((recorded_states, torques), (measured, others))
-    )
-    return cut, test, np.array([truth[first + 1 : first + 3] for _, first in test.origins])
 
 
 def test_boxes_from_measured_states_hold_the_truth_and_those_of_exact_ones_do_not(windows):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import run  # noqa: F401
 
 import rkhs_control as rc
 from rkhs_control.scenarios import outputs
@@ -124,7 +123,7 @@ def test_an_unknown_state_makes_closed_loops_and_designs_more_careful():
     assert counts[1] < counts[0]
 
 
-def test_closed_loops_keep_what_was_certified(run, tmp_path):  # noqa: F811
+def test_closed_loops_keep_what_was_certified(run, tmp_path):
     small = {
         "plant.horizon": 2,
         "plant.exploration_runs": 100,
@@ -157,7 +156,7 @@ def test_builtin_scenarios_say_what_they_do():
 
 def test_documented_scenario_is_one(tmp_path):
     """The blocks of the page, put together."""
-    page = Path(__file__).resolve().parents[1] / "docs" / "scenarios.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "scenarios.md"
     blocks = re.findall(r"```toml\n(.*?)```", page.read_text(), flags=re.DOTALL)
     (tmp_path / "documented.toml").write_text("\n".join(blocks))
     scenario, folder = load_scenario(str(tmp_path / "documented.toml"))
@@ -186,7 +185,7 @@ def mine(tmp_path):
     return tmp_path / "mine"
 
 
-def certify(run, mine, *more):  # noqa: F811
+def certify(run, mine, *more):
     return run("certify", str(mine / "scenario.toml"), "--plan", str(mine / "plan.csv"), "--jobs", "1", *more)
 
 
@@ -198,7 +197,7 @@ def rewrite(file, change):
         csv.writer(stream).writerows(change(rows))
 
 
-def test_example_is_certified_and_leaves_figures(run, mine, tmp_path):  # noqa: F811
+def test_example_is_certified_and_leaves_figures(run, mine, tmp_path):
     code, text = certify(run, mine)
     assert code == 0, text
     assert "CERTIFIED" in text
@@ -210,7 +209,7 @@ def test_example_is_certified_and_leaves_figures(run, mine, tmp_path):  # noqa: 
     assert "samples found in the recordings" in text
 
 
-def test_example_does_not_overwrite_what_is_there(run, mine):  # noqa: F811
+def test_example_does_not_overwrite_what_is_there(run, mine):
     code, text = run("example", str(mine))
     assert code == 1
     assert "already there" in text
@@ -220,7 +219,7 @@ def test_example_does_not_overwrite_what_is_there(run, mine):  # noqa: F811
     ("limits", "code", "verdict"),
     [("[0.0, 5.0]", 0, "CERTIFIED"), ("[0.0, 2.47]", 2, "UNDECIDED"), ("[0.0, 2.0]", 3, "REFUTED")],
 )
-def test_exit_code_is_the_verdict(run, mine, limits, code, verdict):  # noqa: F811
+def test_exit_code_is_the_verdict(run, mine, limits, code, verdict):
     found, text = certify(
         run, mine, "--set", f"limits.states.c_A={limits}", "--set", "predictor.compare_closed_form=false"
     )
@@ -228,7 +227,7 @@ def test_exit_code_is_the_verdict(run, mine, limits, code, verdict):  # noqa: F8
     assert found == code
 
 
-def test_run_takes_a_plan_named_in_the_scenario(run, mine):  # noqa: F811
+def test_run_takes_a_plan_named_in_the_scenario(run, mine):
     code, text = run("run", str(mine / "scenario.toml"), "--jobs", "1", "--set", "plan=plan.csv")
     assert code == 0, text
     code, text = run("run", str(mine / "scenario.toml"), "--jobs", "1")
@@ -236,7 +235,7 @@ def test_run_takes_a_plan_named_in_the_scenario(run, mine):  # noqa: F811
     assert "the scenario asks nothing" in text
 
 
-def test_many_plans_of_different_lengths_are_all_judged(run, mine, tmp_path):  # noqa: F811
+def test_many_plans_of_different_lengths_are_all_judged(run, mine, tmp_path):
     def copies(rows):
         header, plan = rows[0], rows[1:]
         short = [["short", *row[1:]] for row in plan[:2]]
@@ -285,7 +284,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("case", sorted(SPOILED))
-def test_spoiled_files_are_one_line_that_says_what_to_do(run, mine, tmp_path, case):  # noqa: F811
+def test_spoiled_files_are_one_line_that_says_what_to_do(run, mine, tmp_path, case):
     name, change, message = SPOILED[case]
     rewrite(mine / name, change)
     code, text = certify(run, mine)
@@ -325,7 +324,7 @@ def test_spoiled_files_are_one_line_that_says_what_to_do(run, mine, tmp_path, ca
         ("title=3", "title: input should be a valid string"),
     ],
 )
-def test_wrong_settings_are_one_line_that_names_them(run, mine, tmp_path, change, message):  # noqa: F811
+def test_wrong_settings_are_one_line_that_names_them(run, mine, tmp_path, change, message):
     code, text = certify(run, mine, "--set", change)
     assert code == 1, text
     *before, last = text.splitlines()
@@ -335,7 +334,7 @@ def test_wrong_settings_are_one_line_that_names_them(run, mine, tmp_path, change
     assert not (tmp_path / "results").exists()
 
 
-def test_a_file_that_is_not_toml_is_one_line(run, mine):  # noqa: F811
+def test_a_file_that_is_not_toml_is_one_line(run, mine):
     (mine / "scenario.toml").write_text("title = \n")
     code, text = certify(run, mine)
     assert code == 1
@@ -355,27 +354,27 @@ def test_held_out_runs_that_contradict_are_refused(mine):
         gather(scenario, Source.of(scenario, folder), Work(0))
 
 
-def test_noise_bounds_may_be_given_by_state(run, mine):  # noqa: F811
+def test_noise_bounds_may_be_given_by_state(run, mine):
     for change in ("data.noise_bound=[0.06, 0.06]", "data.noise_bound={c_A = 0.06, c_B = 0.06}"):
         code, text = certify(run, mine, "--set", change)
         assert code == 0, text
 
 
-def test_infinite_limits_are_none(run, mine, tmp_path):  # noqa: F811
+def test_infinite_limits_are_none(run, mine, tmp_path):
     code, text = certify(run, mine, "--set", "limits.states={c_A = [-inf, inf], c_B = [-inf, 2.0]}")
     assert code == 0, text
     kept = json.loads((tmp_path / "results" / "scenario" / "summary.json").read_text())
     assert kept["scenario"]["limits"]["states"]["c_A"] == ["-Infinity", "Infinity"]
 
 
-def test_noise_that_explains_everything_does_not_make_boxes_vanish(run, mine):  # noqa: F811
+def test_noise_that_explains_everything_does_not_make_boxes_vanish(run, mine):
     """Zero fits all the data, so they say nothing about the norm; what hides in the noise must stay possible."""
     code, text = certify(run, mine, "--set", "data.noise_bound=5.0")
     assert code == 2, text
     assert "UNDECIDED" in text
 
 
-def test_names_with_marks_in_them_are_only_names(run, mine, tmp_path):  # noqa: F811
+def test_names_with_marks_in_them_are_only_names(run, mine, tmp_path):
     rewrite(mine / "plan.csv", lambda rows: [rows[0], *(["[/b] $x", *row[1:]] for row in rows[1:])])
     for name in ("runs.csv", "plan.csv"):
         rewrite(mine / name, lambda rows: [[cell.replace("c_B", "c_B/$l") for cell in rows[0]], *rows[1:]])
@@ -386,7 +385,7 @@ def test_names_with_marks_in_them_are_only_names(run, mine, tmp_path):  # noqa: 
     assert (tmp_path / "results" / "scenario" / "phase_c_A_c_B_l.png").exists()
 
 
-def test_nothing_is_left_behind_when_writing_fails(run, mine, tmp_path, monkeypatch):  # noqa: F811
+def test_nothing_is_left_behind_when_writing_fails(run, mine, tmp_path, monkeypatch):
     def fail(*arguments):
         raise OSError("the disk is full")
 
@@ -397,7 +396,7 @@ def test_nothing_is_left_behind_when_writing_fails(run, mine, tmp_path, monkeypa
     assert not (tmp_path / "results").exists()
 
 
-def test_figures_of_an_earlier_run_go(run, mine, tmp_path):  # noqa: F811
+def test_figures_of_an_earlier_run_go(run, mine, tmp_path):
     folder = tmp_path / "results" / "scenario"
     folder.mkdir(parents=True)
     for name in ("time_7.png", "mine.txt"):
@@ -407,7 +406,7 @@ def test_figures_of_an_earlier_run_go(run, mine, tmp_path):  # noqa: F811
     assert (folder / "mine.txt").exists()
 
 
-def test_a_plan_that_starts_outside_is_said_to(run, mine):  # noqa: F811
+def test_a_plan_that_starts_outside_is_said_to(run, mine):
     _, text = certify(run, mine, "--set", "limits.states.c_A=[1.0, 2.6]")
     assert "plan 1 starts outside the limits" in text
 
@@ -438,7 +437,7 @@ WINDOWS = {
 }
 
 
-def test_windows_are_called_so_and_begin_with_measured_states(run, measured_throughout, tmp_path):  # noqa: F811
+def test_windows_are_called_so_and_begin_with_measured_states(run, measured_throughout, tmp_path):
     code, text = certify(
         run, measured_throughout, *(part for k, v in WINDOWS.items() for part in ("--set", f"{k}={json.dumps(v)}"))
     )
@@ -507,7 +506,7 @@ def test_recordings_too_short_to_hold_windows_out_say_so(measured_throughout):
         gather(scenario, Source.of(scenario, folder), Work(0))
 
 
-def test_what_measured_initial_states_cost_is_said(run, mine):  # noqa: F811
+def test_what_measured_initial_states_cost_is_said(run, mine):
     _, text = certify(run, mine, "--set", "data.initial_state_noise=0.002", "--set", "initial_state_noise=0.002")
     assert "unknown initial states make up to" in text
 

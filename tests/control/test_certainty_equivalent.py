@@ -3,27 +3,15 @@
 import casadi
 import numpy as np
 import pytest
-from test_predictor import plant, predictor  # noqa: F401
+from plants import quadratic
 
 import rkhs_control as rc
 
 START = np.array([2.6, 0.9])
 
 
-def quadratic(plant, horizon=3):  # noqa: F811
-    """The weights of the paper's reactor."""
-    return rc.QuadraticCost(
-        state_weight=np.diag([0.2, 1.0]),
-        input_weight=np.array([[0.1]]),
-        terminal_weight=np.array([[14.46, 13.56], [13.56, 62.22]]),
-        state_reference=np.array(plant.reference),
-        input_reference=np.array([plant.reference_input]),
-        horizon=horizon,
-    )
-
-
 @pytest.fixture(scope="module")
-def problem(plant, predictor):  # noqa: F811
+def problem(plant, predictor):
     return rc.CertaintyEquivalentOCP.from_predictor(
         predictor,
         regularisations=0.1,
@@ -44,7 +32,7 @@ def test_plan_is_feasible_and_what_the_models_predict(problem):
         np.testing.assert_allclose(plan.states[n], [model(z[None])[0] for model in row], rtol=1e-9)
 
 
-def test_no_nearby_feasible_plan_is_cheaper(plant, problem, rng):  # noqa: F811
+def test_no_nearby_feasible_plan_is_cheaper(plant, problem, rng):
     plan = problem.solve(START)
     cost = quadratic(plant)
     for _ in range(200):
@@ -65,14 +53,14 @@ def test_guess_does_not_change_where_it_ends(problem):
     np.testing.assert_allclose(cold.inputs, warm.inputs, atol=1e-3)
 
 
-def test_any_casadi_cost_will_do(plant, problem):  # noqa: F811
+def test_any_casadi_cost_will_do(plant, problem):
     dearest = rc.CertaintyEquivalentOCP(
         problem.models, lambda x, u, n: -u[0], plant.input_limits, rc.Box([0.0, 0.0], [9.0, 9.0])
     ).solve(START)
     np.testing.assert_allclose(dearest.inputs, 25.0, atol=1e-5)
 
 
-def test_inputs_without_limits_are_planned_as_well(plant, problem):  # noqa: F811
+def test_inputs_without_limits_are_planned_as_well(plant, problem):
     free = rc.CertaintyEquivalentOCP(
         problem.models, quadratic(plant), rc.Box([-np.inf], [np.inf]), rc.Box([-np.inf] * 2, [np.inf] * 2)
     ).solve(START)
@@ -80,7 +68,7 @@ def test_inputs_without_limits_are_planned_as_well(plant, problem):  # noqa: F81
     np.testing.assert_allclose(free.inputs, problem.solve(START).inputs, atol=0.05)
 
 
-def test_unreachable_limits_are_a_failed_plan_not_an_exception(plant, problem):  # noqa: F811
+def test_unreachable_limits_are_a_failed_plan_not_an_exception(plant, problem):
     plan = rc.CertaintyEquivalentOCP(
         problem.models, quadratic(plant), plant.input_limits, rc.Box([7.0, 7.0], [8.0, 8.0])
     ).solve(START)
@@ -89,7 +77,7 @@ def test_unreachable_limits_are_a_failed_plan_not_an_exception(plant, problem): 
     assert plant.input_limits.contains(plan.inputs).all()
 
 
-def test_plan_can_be_certified_and_the_plant_follows_its_tube(plant, predictor, problem):  # noqa: F811
+def test_plan_can_be_certified_and_the_plant_follows_its_tube(plant, predictor, problem):
     plan = problem.solve(START)
     certificate = rc.certify(predictor, START, plan.inputs, state_limits=rc.Box([0.0, 0.0], [6.0, 6.0]))
     assert certificate.tube.contains(plant.simulate(START, plan.inputs)[1:]).all()

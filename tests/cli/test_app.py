@@ -6,26 +6,10 @@ from pathlib import Path
 import pytest
 
 from rkhs_control import __version__
-from rkhs_control.cli import app as cli
 from rkhs_control.cli import benchmarks as bench
 from rkhs_control.cli import tables as console
 from rkhs_control.scenarios.paper import tables
 from rkhs_control.scenarios.schema import load_scenario
-
-
-@pytest.fixture
-def run(capfd, monkeypatch, tmp_path):
-    """The command in an empty folder: its exit code, and what it printed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def command(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            cli.main(list(arguments))
-        out, err = capfd.readouterr()
-        return stop.value.code, out + err
-
-    return command
 
 
 def test_help_teaches_what_there_is(run):

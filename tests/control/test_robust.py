@@ -4,85 +4,58 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_control import quadratic
-from test_predictor import plant  # noqa: F401
+from plants import ROBUST_START, raised
 
 import rkhs_control as rc
 
-START = np.array([2.7, 0.6])
-
 
 @pytest.fixture(scope="module")
-def predictor(plant):  # noqa: F811
-    """From runs with inputs all over their range: only what was tried can be relied on."""
-    rng = np.random.default_rng(11)
-    x0 = rng.uniform([1.2, 0.55], [2.9, 1.8], (200, 2))
-    inputs = rng.uniform(3.0, 25.0, (200, 3, 1))
-    states = plant.simulate(x0, inputs)
-    states[:, 1:] += rng.uniform(-0.02, 0.02, states[:, 1:].shape)
-    runs = rc.Trajectories(states, inputs, 0.02, plant.state_names, plant.input_names)
-    return rc.MultiStepPredictor.select(runs, [20.0, 40.0])
-
-
-@pytest.fixture(scope="module")
-def nominal(plant, predictor):  # noqa: F811
-    return rc.CertaintyEquivalentOCP.from_predictor(
-        predictor,
-        regularisations=1e-2,
-        cost=quadratic(plant),
-        input_limits=plant.input_limits,
-        state_limits=rc.Box([0.0, 0.0], [9.0, 9.0]),
-    )
-
-
-def raised(predictor, nominal, share):
-    """Limits with the lower one of c_B above what the certainty-equivalent plan can be certified for."""
-    tube = predictor.boxes(START, nominal.solve(START).inputs)
-    end = float(tube.lower[0, 1] + share * (tube.upper[0, 1] - tube.lower[0, 1]))
-    return rc.Box([1.0, end], [3.0, 2.0])
+def predictor(exploring_predictor):
+    return exploring_predictor
 
 
 def test_a_plan_that_is_certified_already_is_the_answer(predictor, nominal):
-    found = rc.RobustOCP(predictor, nominal, raised(predictor, nominal, -0.1)).solve(START)
-    np.testing.assert_array_equal(found.inputs, nominal.solve(START).inputs)
+    found = rc.RobustOCP(predictor, nominal, raised(predictor, nominal, -0.1)).solve(ROBUST_START)
+    np.testing.assert_array_equal(found.inputs, nominal.solve(ROBUST_START).inputs)
     assert found.success
     assert found.price == 0.0
     assert found.iterations == 0
 
 
-def test_where_the_plan_is_not_certified_another_is_found_at_a_price(plant, predictor, nominal):  # noqa: F811
+def test_where_the_plan_is_not_certified_another_is_found_at_a_price(plant, predictor, nominal):
     limits = raised(predictor, nominal, 0.15)
     assert (
-        rc.certify(predictor, START, nominal.solve(START).inputs, state_limits=limits).verdict is rc.Verdict.UNDECIDED
+        rc.certify(predictor, ROBUST_START, nominal.solve(ROBUST_START).inputs, state_limits=limits).verdict
+        is rc.Verdict.UNDECIDED
     )
-    found = rc.RobustOCP(predictor, nominal, limits).solve(START)
+    found = rc.RobustOCP(predictor, nominal, limits).solve(ROBUST_START)
     assert found.success, found.certificate.explain()
     assert found.price > 0
     # by the certifier alone, and by the plant
-    again = rc.certify(predictor, START, found.inputs, state_limits=limits, input_limits=plant.input_limits)
+    again = rc.certify(predictor, ROBUST_START, found.inputs, state_limits=limits, input_limits=plant.input_limits)
     assert again.verdict is rc.Verdict.CERTIFIED
-    assert limits.contains(plant.simulate(START, found.inputs)[1:]).all()
+    assert limits.contains(plant.simulate(ROBUST_START, found.inputs)[1:]).all()
 
 
 def test_no_nearby_certified_plan_is_much_cheaper(predictor, nominal, rng):
     limits = raised(predictor, nominal, 0.15)
-    found = rc.RobustOCP(predictor, nominal, limits).solve(START)
+    found = rc.RobustOCP(predictor, nominal, limits).solve(ROBUST_START)
     for scale in (0.05, 0.3):
         nearby = nominal.input_limits.clip(found.inputs + rng.normal(0.0, scale, (100, 3, 1)))
-        for certificate in rc.certify_plans(predictor, np.tile(START, (100, 1)), nearby, limits):
+        for certificate in rc.certify_plans(predictor, np.tile(ROBUST_START, (100, 1)), nearby, limits):
             if certificate.verdict is rc.Verdict.CERTIFIED:
-                cost = nominal.predict(START, certificate.question.inputs)[1]
+                cost = nominal.predict(ROBUST_START, certificate.question.inputs)[1]
                 assert cost > found.cost - 0.02 * abs(found.cost)
 
 
 def test_repair_changes_no_more_than_the_cheapest_plan_does(predictor, nominal):
     limits = raised(predictor, nominal, 0.15)
     problem = rc.RobustOCP(predictor, nominal, limits)
-    broken = nominal.solve(START).inputs
-    repaired, cheapest = problem.repair(START, broken), problem.solve(START)
+    broken = nominal.solve(ROBUST_START).inputs
+    repaired, cheapest = problem.repair(ROBUST_START, broken), problem.solve(ROBUST_START)
     assert repaired.success
     assert np.linalg.norm(repaired.inputs - broken) <= 1.02 * np.linalg.norm(cheapest.inputs - broken)
-    assert problem.repair(START, cheapest.inputs).iterations == 0
+    assert problem.repair(ROBUST_START, cheapest.inputs).iterations == 0
 
 
 @pytest.mark.parametrize("method", [rc.OptimalEnvelope, rc.ClosedFormEnvelope])
@@ -91,35 +64,37 @@ def test_gradients_are_those_of_finite_differences(predictor, nominal, method):
     limits = rc.Polytope([[1.0, 0.0], [0.0, -1.0], [0.5, -0.7]], [3.0, -0.5, 2.0])
     problem = rc.RobustOCP(model, nominal, limits)
     inputs = np.array([[12.0], [15.0], [17.0]])
-    slopes = problem.gradients(rc.certify(model, START, inputs, state_limits=limits))
+    slopes = problem.gradients(rc.certify(model, ROBUST_START, inputs, state_limits=limits))
     assert slopes.shape == (3, 3, 3)
     for j in range(3):
         step = np.zeros((3, 1))
         step[j] = 1e-4
-        margins = [rc.certify(model, START, inputs + sign * step, state_limits=limits).margins for sign in (1, -1)]
+        margins = [
+            rc.certify(model, ROBUST_START, inputs + sign * step, state_limits=limits).margins for sign in (1, -1)
+        ]
         differences = -(margins[0] - margins[1]) / 2e-4
         np.testing.assert_allclose(slopes[:, :, j], differences, rtol=1e-5, atol=1e-6)
 
 
-def test_closed_form_bounds_serve_as_well(plant, predictor, nominal):  # noqa: F811
+def test_closed_form_bounds_serve_as_well(plant, predictor, nominal):
     closed = predictor.with_method(rc.ClosedFormEnvelope, nugget=1e-4)
     limits = raised(closed, nominal, 0.1)
-    found = rc.RobustOCP(closed, nominal, limits).solve(START)
+    found = rc.RobustOCP(closed, nominal, limits).solve(ROBUST_START)
     assert found.success, found.certificate.explain()
     assert found.iterations > 0
 
 
 def test_input_rates_are_kept(predictor, nominal):
     rates = rc.Box([-0.2], [0.2])
-    found = rc.RobustOCP(predictor, nominal, raised(predictor, nominal, 0.1), rates).solve(START)
+    found = rc.RobustOCP(predictor, nominal, raised(predictor, nominal, 0.1), rates).solve(ROBUST_START)
     assert found.success, found.certificate.explain()
     assert rates.contains(np.diff(found.inputs, axis=0)).all()
 
 
 def test_uncertain_initial_states_cost_more(predictor, nominal):
     limits = raised(predictor, nominal, 0.05)
-    exact = rc.RobustOCP(predictor, nominal, limits).solve(START)
-    blurred = rc.RobustOCP(predictor, nominal, limits, initial_state_noise=0.001).solve(START)
+    exact = rc.RobustOCP(predictor, nominal, limits).solve(ROBUST_START)
+    blurred = rc.RobustOCP(predictor, nominal, limits, initial_state_noise=0.001).solve(ROBUST_START)
     assert blurred.success
     assert blurred.cost > exact.cost
 
@@ -128,12 +103,12 @@ def test_plans_start_as_uncertain_as_recorded_initial_states_unless_told(predict
     measured = predictor.with_runs(replace(predictor.runs, initial_state_noise=0.001))
     limits = raised(predictor, nominal, -1.0)
     for given, wanted in ((None, [0.001, 0.001]), (0.0, [0.0, 0.0])):
-        found = rc.RobustOCP(measured, nominal, limits, initial_state_noise=given).solve(START)
+        found = rc.RobustOCP(measured, nominal, limits, initial_state_noise=given).solve(ROBUST_START)
         assert found.certificate.question.initial_state_noise.tolist() == wanted
 
 
 def test_where_nothing_can_be_certified_the_answer_says_so(predictor, nominal):
-    found = rc.RobustOCP(predictor, nominal, rc.Box([1.0, 1.5], [3.0, 2.0])).solve(START)
+    found = rc.RobustOCP(predictor, nominal, rc.Box([1.0, 1.5], [3.0, 2.0])).solve(ROBUST_START)
     assert not found.success
     assert found.certificate.verdict is not rc.Verdict.CERTIFIED
 
@@ -148,24 +123,24 @@ def test_wrong_settings_are_refused_by_name(predictor, nominal):
         rc.RobustOCP(short, nominal, limits)
 
 
-def test_plans_keep_input_rates_from_wherever_they_start(plant, predictor, nominal, rng):  # noqa: F811
+def test_plans_keep_input_rates_from_wherever_they_start(plant, predictor, nominal, rng):
     """Also where the plan to repair is far from them, and exactly: the certifier has no tolerance."""
     limits = raised(predictor, nominal, -0.2)
     rates = rc.Box([-0.7], [0.7])
     problem = rc.RobustOCP(predictor, nominal, limits, rates)
     for start in ([[3.0], [25.0], [3.0]], [[14.0], [20.0], [14.0]], rng.uniform(3.0, 25.0, (3, 1))):
-        assert rates.contains(np.diff(problem.repair(START, start).inputs, axis=0)).all()
-    found = problem.repair(START, [[14.0], [20.0], [14.0]])
+        assert rates.contains(np.diff(problem.repair(ROBUST_START, start).inputs, axis=0)).all()
+    found = problem.repair(ROBUST_START, [[14.0], [20.0], [14.0]])
     assert found.success, found.certificate.explain()
-    assert rc.certify(predictor, START, found.inputs, state_limits=limits, input_rate_limits=rates).verdict.name == (
-        "CERTIFIED"
-    )
+    assert rc.certify(
+        predictor, ROBUST_START, found.inputs, state_limits=limits, input_rate_limits=rates
+    ).verdict.name == ("CERTIFIED")
 
 
-def test_a_horizon_of_one_step_can_be_planned(plant, predictor, nominal):  # noqa: F811
+def test_a_horizon_of_one_step_can_be_planned(plant, predictor, nominal):
     short = predictor.with_runs(predictor.runs.shortened(1))
     one = replace(nominal, models=nominal.models[:1], cost=replace(nominal.cost, horizon=1))
-    found = rc.RobustOCP(short, one, raised(predictor, nominal, 0.1)).solve(START)
+    found = rc.RobustOCP(short, one, raised(predictor, nominal, 0.1)).solve(ROBUST_START)
     assert found.success, found.certificate.explain()
     assert found.inputs.shape == (1, 1)
 
@@ -174,7 +149,7 @@ def test_a_horizon_of_one_step_can_be_planned(plant, predictor, nominal):  # noq
 def test_plans_of_another_length_are_refused(predictor, nominal, n_steps):
     problem = rc.RobustOCP(predictor, nominal, raised(predictor, nominal, 0.1))
     with pytest.raises(rc.InputError, match=r"inputs must have shape \(3, 1\)"):
-        problem.repair(START, np.full((n_steps, 1), 14.0))
+        problem.repair(ROBUST_START, np.full((n_steps, 1), 14.0))
 
 
 def test_kernels_without_gradients_are_refused_at_once(predictor, nominal):
@@ -187,9 +162,9 @@ def test_another_predictor_brings_its_own_gradients(predictor, nominal):
     closed = predictor.with_method(rc.ClosedFormEnvelope, nugget=1e-4)
     limits = raised(closed, nominal, 0.1)
     problem = rc.RobustOCP(closed, nominal, limits)
-    problem.gradients(rc.certify(closed, START, np.full((3, 1), 14.0), state_limits=limits))
+    problem.gradients(rc.certify(closed, ROBUST_START, np.full((3, 1), 14.0), state_limits=limits))
     wider = closed.scaled(norm=2.0)
     other = replace(problem, predictor=wider)
-    certificate = rc.certify(wider, START, np.full((3, 1), 14.0), state_limits=limits)
+    certificate = rc.certify(wider, ROBUST_START, np.full((3, 1), 14.0), state_limits=limits)
     fresh = rc.RobustOCP(wider, nominal, limits).gradients(certificate)
     np.testing.assert_array_equal(other.gradients(certificate), fresh)

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_predictor import plant, recorded  # noqa: F401
+from plants import recorded
 
 import rkhs_control as rc
 
 
 @pytest.fixture(scope="module")
-def runs(plant):  # noqa: F811
+def runs(plant):
     return recorded(plant, np.random.default_rng(3), n_runs=80, n_steps=2)
 
 
@@ -36,7 +36,7 @@ def test_shares_and_order_of_the_work_do_not_matter(runs):
     assert one.regularisations == two.regularisations
 
 
-def test_per_dimension_lengthscales_differ_and_predict_no_worse(plant, runs):  # noqa: F811
+def test_per_dimension_lengthscales_differ_and_predict_no_worse(plant, runs):
     isotropic = rc.select_assumptions(runs, [5.0, 20.0, 80.0])
     chosen = rc.select_assumptions(runs, [5.0, 20.0, 80.0], per_dimension=True)
     held_out = recorded(plant, np.random.default_rng(4), n_runs=100, n_steps=2)
@@ -68,7 +68,7 @@ def test_progress_counts_every_step_and_state(runs):
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
-def test_runs_that_had_no_part_refute_a_noise_bound_that_is_too_small(plant, runs):  # noqa: F811
+def test_runs_that_had_no_part_refute_a_noise_bound_that_is_too_small(plant, runs):
     """By a norm bound that they refute, or, far below the noise, by norms that nobody can compute."""
     more = recorded(plant, np.random.default_rng(5), n_runs=200, n_steps=2)
     for noise_bound, error in ((0.045, rc.FalsifiedNormBoundError), (0.01, rc.SolverError)):
@@ -116,7 +116,7 @@ def test_of_lengthscales_that_do_equally_well_the_shortest_is_chosen(runs):
     assert all(kernel.lengthscale == 20.0 for row in chosen.kernels for kernel in row)
 
 
-def test_uncertain_initial_states_do_not_blow_up_the_norm(plant):  # noqa: F811
+def test_uncertain_initial_states_do_not_blow_up_the_norm(plant):
     noisy = recorded(plant, np.random.default_rng(6), n_runs=150, n_steps=1, noise=0.005, initial_noise=0.02)
     with pytest.raises(rc.SolverError, match=r"state c_B: .* it is at least \d\.\d+e\+"):  # taken as exact
         rc.select_assumptions(noisy, [10.0, 20.0])
@@ -130,7 +130,7 @@ def test_uncertain_initial_states_do_not_blow_up_the_norm(plant):  # noqa: F811
     assert predictor.boxes(x0, inputs).contains(plant.simulate(x0, inputs)[:, 1:]).all()
 
 
-def test_runs_say_how_uncertain_their_initial_states_are(plant):  # noqa: F811
+def test_runs_say_how_uncertain_their_initial_states_are(plant):
     noisy = recorded(plant, np.random.default_rng(6), n_runs=60, n_steps=1, noise=0.005, initial_noise=0.02)
     known = replace(noisy, initial_state_noise=0.02)
     by_runs, told = rc.select_assumptions(known, [20.0]), rc.select_assumptions(noisy, [20.0], initial_state_noise=0.02)

@@ -2,19 +2,13 @@
 
 import numpy as np
 import pytest
-from test_predictor import feedback_inputs, plant, predictor, windows  # noqa: F401
+from plants import feedback_inputs
 
 import rkhs_control as rc
 from rkhs_control.certificates.certificate import Verdict
 
 
-@pytest.fixture
-def plan(plant):  # noqa: F811
-    x0 = np.array([2.3, 0.9])
-    return x0, feedback_inputs(plant, x0[None], 3)[0]
-
-
-def test_a_plan_far_inside_is_certified_with_its_margins(predictor, plan):  # noqa: F811
+def test_a_plan_far_inside_is_certified_with_its_margins(predictor, plan):
     certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.5, 0.2], [4.0, 3.0]))
     assert certificate.verdict is Verdict.CERTIFIED
     assert certificate.first_failure is None
@@ -25,7 +19,7 @@ def test_a_plan_far_inside_is_certified_with_its_margins(predictor, plan):  # no
     assert "CERTIFIED: every box is inside" in certificate.explain()
 
 
-def test_verdicts_flip_exactly_at_the_ends_of_a_box(predictor, plan):  # noqa: F811
+def test_verdicts_flip_exactly_at_the_ends_of_a_box(predictor, plan):
     """No tolerance: one rounding error decides."""
     tube = predictor.boxes(*plan)
     top = tube.upper[:, 0].max()
@@ -42,7 +36,7 @@ def test_verdicts_flip_exactly_at_the_ends_of_a_box(predictor, plan):  # noqa: F
         assert same.verdict is verdict or same.verdict is Verdict.UNDECIDED
 
 
-def test_undecided_names_step_and_constraint(predictor, plan):  # noqa: F811
+def test_undecided_names_step_and_constraint(predictor, plan):
     tube = predictor.boxes(*plan)
     middle = float((tube.lower[0, 1] + tube.upper[0, 1]) / 2)
     assert (tube.upper[:, 1] > middle).all()
@@ -53,7 +47,7 @@ def test_undecided_names_step_and_constraint(predictor, plan):  # noqa: F811
     assert f"at step {step} the box passes c_B >=" in certificate.explain()
 
 
-def test_refuted_names_the_step_that_refutes(predictor, plan):  # noqa: F811
+def test_refuted_names_the_step_that_refutes(predictor, plan):
     tube = predictor.boxes(*plan)
     limit = float(np.nextafter(tube.upper[:, 1].min(), 9.0))
     certificate = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, limit], [np.inf, np.inf]))
@@ -63,7 +57,7 @@ def test_refuted_names_the_step_that_refutes(predictor, plan):  # noqa: F811
     assert f"at step {step} the whole box breaks {name}" in certificate.explain()
 
 
-def test_explanations_name_the_worst_step_where_that_is_not_the_first(predictor, plan):  # noqa: F811
+def test_explanations_name_the_worst_step_where_that_is_not_the_first(predictor, plan):
     """Both ends of c_B rise from step to step, so that the last one is the worst."""
     tube = predictor.boxes(*plan)
     (_, low2, low3), (_, high2, high3) = tube.lower[:, 1].tolist(), tube.upper[:, 1].tolist()
@@ -83,7 +77,7 @@ def test_explanations_name_the_worst_step_where_that_is_not_the_first(predictor,
         assert certificate.finding() == f"{how.format(3)} c_B <= {limit!r} by {end - limit:.4g}"
 
 
-def test_verdicts_agree_with_the_truth_over_random_plans_and_limits(plant, predictor, rng):  # noqa: F811
+def test_verdicts_agree_with_the_truth_over_random_plans_and_limits(plant, predictor, rng):
     seen = set()
     for _ in range(150):
         x0 = rng.uniform([1.3, 0.7], [2.7, 1.7])
@@ -99,7 +93,7 @@ def test_verdicts_agree_with_the_truth_over_random_plans_and_limits(plant, predi
     assert seen == set(Verdict)
 
 
-def test_polytope_margins_are_those_of_the_worst_corner(predictor, plan):  # noqa: F811
+def test_polytope_margins_are_those_of_the_worst_corner(predictor, plan):
     normals = np.array([[1.0, 1.0], [-1.0, 2.0]])
     certificate = rc.certify(predictor, *plan, state_limits=rc.Polytope(normals, [10.0, 10.0]))
     tube = certificate.tube
@@ -110,7 +104,7 @@ def test_polytope_margins_are_those_of_the_worst_corner(predictor, plan):  # noq
     assert (certificate.margins <= worst).all()
 
 
-def test_inputs_that_break_their_own_limits_are_refuted(predictor, plan):  # noqa: F811
+def test_inputs_that_break_their_own_limits_are_refuted(predictor, plan):
     limits = rc.Box([0.0, 0.0], [9.0, 9.0])
     low = rc.certify(predictor, *plan, state_limits=limits, input_limits=rc.Box([3.0], [plan[1].max() - 1e-9]))
     assert low.verdict is Verdict.REFUTED
@@ -122,7 +116,7 @@ def test_inputs_that_break_their_own_limits_are_refuted(predictor, plan):  # noq
     assert fine.verdict is Verdict.CERTIFIED
 
 
-def test_an_unknown_initial_state_can_only_make_a_verdict_weaker(predictor, plan):  # noqa: F811
+def test_an_unknown_initial_state_can_only_make_a_verdict_weaker(predictor, plan):
     limits = rc.Box([0.5, 0.2], [4.0, 3.0])
     exact = rc.certify(predictor, *plan, state_limits=limits)
     blurred = rc.certify(predictor, *plan, state_limits=limits, initial_state_noise=0.02)
@@ -131,7 +125,7 @@ def test_an_unknown_initial_state_can_only_make_a_verdict_weaker(predictor, plan
 
 @pytest.mark.parametrize("assumption", ["norm", "noise"])
 @pytest.mark.parametrize("slack", [0.002, -0.002])
-def test_margins_are_where_the_verdict_changes(predictor, plan, assumption, slack):  # noqa: F811
+def test_margins_are_where_the_verdict_changes(predictor, plan, assumption, slack):
     tube = predictor.boxes(*plan)
     limits = rc.Box([-np.inf, -np.inf], [tube.upper[:, 0].max() + slack, np.inf])
     certificate = rc.certify(predictor, *plan, state_limits=limits)
@@ -143,7 +137,7 @@ def test_margins_are_where_the_verdict_changes(predictor, plan, assumption, slac
         assert rc.certify(scaled, *plan, state_limits=limits).verdict is verdict
 
 
-def test_many_plans_get_the_certificates_of_each(plant, predictor, rng):  # noqa: F811
+def test_many_plans_get_the_certificates_of_each(plant, predictor, rng):
     x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (6, 2))
     inputs = feedback_inputs(plant, x0, 3)
     limits = rc.Box([1.5, 0.8], [2.5, 1.5])
@@ -156,7 +150,7 @@ def test_many_plans_get_the_certificates_of_each(plant, predictor, rng):  # noqa
         assert again.margin <= certificate.margin + 1e-9
 
 
-def test_margins_are_zero_where_nothing_helps_and_infinite_without_limits(predictor, plan):  # noqa: F811
+def test_margins_are_zero_where_nothing_helps_and_infinite_without_limits(predictor, plan):
     tube = predictor.boxes(*plan)
     middle = (tube.lower[:, 0] + tube.upper[:, 0]).max() / 2.0
     for limit in (tube.lower[:, 0].max() - 0.1, middle - 0.3 * (tube.upper - tube.lower)[0, 0]):
@@ -166,7 +160,7 @@ def test_margins_are_zero_where_nothing_helps_and_infinite_without_limits(predic
     assert unlimited.norm_margin == unlimited.noise_margin == np.inf
 
 
-def test_without_limits_nothing_is_promised_and_no_certificate_written(predictor, plan, tmp_path):  # noqa: F811
+def test_without_limits_nothing_is_promised_and_no_certificate_written(predictor, plan, tmp_path):
     unlimited = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, -np.inf], [np.inf, np.inf]))
     assert "there is no limit of the states, so this promises nothing" in unlimited.explain()
     with pytest.raises(rc.InputError, match="would promise nothing"):
@@ -174,14 +168,14 @@ def test_without_limits_nothing_is_promised_and_no_certificate_written(predictor
     assert not list(tmp_path.iterdir())
 
 
-def test_wrong_limits_are_refused_by_name(predictor, plan):  # noqa: F811
+def test_wrong_limits_are_refused_by_name(predictor, plan):
     with pytest.raises(rc.InputError, match="state_limits must have 2 dimensions; got 1"):
         rc.certify(predictor, *plan, state_limits=rc.Box([0.0], [1.0]))
     with pytest.raises(rc.InputError, match="certify takes one plan"):
         rc.certify(predictor, plan[0][None], plan[1][None], state_limits=rc.Box([0.0, 0.0], [1.0, 1.0]))
 
 
-def test_a_start_is_inside_only_where_all_that_it_may_be_is(predictor, plan):  # noqa: F811
+def test_a_start_is_inside_only_where_all_that_it_may_be_is(predictor, plan):
     x0, inputs = plan
 
     def starts_inside(limits, noise=0.0):
@@ -195,7 +189,7 @@ def test_a_start_is_inside_only_where_all_that_it_may_be_is(predictor, plan):  #
     assert not starts_inside(rc.Box([0.5, 0.2], [x0[0] + 0.03, 3.0]), [0.04, 0.0])
 
 
-def test_bounds_that_hold_with_a_probability_certify_and_refute_nothing(predictor, plan):  # noqa: F811
+def test_bounds_that_hold_with_a_probability_certify_and_refute_nothing(predictor, plan):
     gaussian = predictor.with_method(rc.GaussianProcessEnvelope, confidence=0.01)
     for limits in (rc.Box([-99.0, -99.0], [99.0, 99.0]), rc.Box([50.0, 50.0], [99.0, 99.0])):
         certificate = rc.certify(gaussian, *plan, state_limits=limits)
@@ -204,7 +198,7 @@ def test_bounds_that_hold_with_a_probability_certify_and_refute_nothing(predicto
         assert certificate.norm_margin == 0.0
 
 
-def test_explanations_say_that_norm_bounds_were_estimated_and_by_which_factor(predictor, plan):  # noqa: F811
+def test_explanations_say_that_norm_bounds_were_estimated_and_by_which_factor(predictor, plan):
     bounds = [[rc.NormBound.of(e.norm_bound) for e in row] for row in predictor.envelopes]
     given = [[rc.NormBound(bound.value) for bound in row] for row in bounds]
     estimated = [[rc.NormBound(bound.value, "estimated", 3.0) for bound in row] for row in bounds]
@@ -223,7 +217,7 @@ def test_explanations_say_that_norm_bounds_were_estimated_and_by_which_factor(pr
     assert "times 6" in twice.assumption_text
 
 
-def test_a_certificate_always_says_how_uncertain_its_start_is(windows):  # noqa: F811
+def test_a_certificate_always_says_how_uncertain_its_start_is(windows):
     """Windows begin with measured states, and so does a plan, unless it is told otherwise."""
     model = rc.MultiStepPredictor(windows[0], rc.SquaredExponential(2.0), 1e3)
     x0, inputs, limits = np.array([0.1, 0.2]), np.zeros((2, 1)), rc.Box([-9.0, -9.0], [9.0, 9.0])
@@ -246,7 +240,7 @@ def test_a_certificate_always_says_how_uncertain_its_start_is(windows):  # noqa:
     assert not rc.certify(model, x0, inputs, state_limits=rc.Box(x0, [9.0, 9.0])).starts_inside
 
 
-def test_certificates_say_how_uncertain_recorded_initial_states_are(windows):  # noqa: F811
+def test_certificates_say_how_uncertain_recorded_initial_states_are(windows):
     model = rc.MultiStepPredictor(windows[0], rc.SquaredExponential(2.0), 1e3)
     limits = rc.Box([-9.0, -9.0], [9.0, 9.0])
     content = rc.certify(model, [0.1, 0.2], np.zeros((2, 1)), state_limits=limits).to_file()
@@ -254,7 +248,7 @@ def test_certificates_say_how_uncertain_recorded_initial_states_are(windows):  #
     assert content.question.initial_state_noise == [0.02, 0.02]
 
 
-def test_assumptions_that_nobody_can_judge_add_nothing_to_a_margin(predictor, plan, monkeypatch):  # noqa: F811
+def test_assumptions_that_nobody_can_judge_add_nothing_to_a_margin(predictor, plan, monkeypatch):
     certificate = rc.certify(predictor, *plan, state_limits=rc.Box([-99.0, -99.0], [99.0, 99.0]))
 
     def lost(self, **factors):

@@ -1,11 +1,9 @@
-"""Numbers as a report prints them: what is said to be certain is never enlarged by rounding."""
+"""Numbers as people read them: what is said to be certain is never enlarged by rounding."""
 
 from __future__ import annotations
 
 import math
 from decimal import ROUND_FLOOR, Context
-
-from ..certificates.certificate import LARGEST_FACTOR
 
 NONE = "–"
 """Where there is no number to print."""
@@ -28,12 +26,3 @@ def margin_text(margin: float) -> str:
 def outside_text(hope: float) -> str:
     """How far outside a whole box is, as a negative distance that claims no more than was proved."""
     return f"-{rounded_down(-hope)}"
-
-
-def factor_text(factor: float | None) -> str:
-    """Rounded down; nothing where it was not looked for, a dash where none would do, or the end of the search."""
-    if factor is None:
-        return ""
-    if factor == 0.0:
-        return NONE
-    return f"≥{LARGEST_FACTOR:g}" if math.isinf(factor) else rounded_down(factor)

@@ -9,8 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from test_predictor import plant  # noqa: F401
-from test_robust import nominal, predictor  # noqa: F401
 
 import rkhs_control as rc
 from rkhs_control.cli.tables import loops_table
@@ -23,18 +21,23 @@ LIMITS = rc.Box([1.0, 0.5], [3.0, 2.0])
 SAFE = [14.19]
 
 
-def loop(controller, predictor, plant, repair=None, limits=LIMITS, **settings):  # noqa: F811
+@pytest.fixture(scope="module")
+def predictor(exploring_predictor):
+    return exploring_predictor
+
+
+def loop(controller, predictor, plant, repair=None, limits=LIMITS, **settings):
     return CertifiedMPC(controller, predictor, limits, plant.input_limits, SAFE, repair, **settings)
 
 
-def drive(certified, plant, x0, n_steps):  # noqa: F811
+def drive(certified, plant, x0, n_steps):
     states = [np.asarray(x0)]
     for _ in range(n_steps):
         states.append(plant.simulate(states[-1], certified.make_step(states[-1])[None])[-1])
     return np.array(states)
 
 
-def test_certified_steps_come_true(plant, predictor, nominal, rng):  # noqa: F811
+def test_certified_steps_come_true(plant, predictor, nominal, rng):
     """With a limit so near that plans need to be repaired, or cannot be."""
     limits = rc.Box([1.0, 0.95], [3.0, 2.0])
     seen = set()
@@ -48,7 +51,7 @@ def test_certified_steps_come_true(plant, predictor, nominal, rng):  # noqa: F81
     assert len(seen) > 1
 
 
-def test_a_controller_that_fails_is_bridged_by_its_last_certified_plan(plant, predictor, nominal):  # noqa: F811
+def test_a_controller_that_fails_is_bridged_by_its_last_certified_plan(plant, predictor, nominal):
     calls = []
 
     def failing(x0):
@@ -69,7 +72,7 @@ def test_a_controller_that_fails_is_bridged_by_its_last_certified_plan(plant, pr
     np.testing.assert_array_equal(certified.log[3].inputs, SAFE)
 
 
-def test_what_is_left_of_a_certified_plan_is_prolonged_and_repaired(plant, predictor, nominal):  # noqa: F811
+def test_what_is_left_of_a_certified_plan_is_prolonged_and_repaired(plant, predictor, nominal):
     """Where the controller's own plan cannot be repaired."""
     narrow = rc.Box([1.0, 0.5], [2.4, 2.0])  # which the second plan leaves
     robust = rc.RobustOCP(predictor, nominal, narrow)
@@ -103,7 +106,7 @@ def test_what_is_left_of_a_certified_plan_is_prolonged_and_repaired(plant, predi
         ([1.0, 0.4], "box"),  # outside the limits
     ],
 )
-def test_impossible_states_end_in_the_safe_input_with_a_reason(plant, predictor, nominal, state, reason):  # noqa: F811
+def test_impossible_states_end_in_the_safe_input_with_a_reason(plant, predictor, nominal, state, reason):
     certified = loop(nominal, predictor, plant, rc.RobustOCP(predictor, nominal, LIMITS))
     assert certified.make_step(state) == SAFE
     assert certified.log[0].decision is Decision.SAFE_INPUT
@@ -112,7 +115,7 @@ def test_impossible_states_end_in_the_safe_input_with_a_reason(plant, predictor,
         assert reason in certified.log[0].reason
 
 
-def test_plans_are_repaired_where_they_can_be(plant, predictor, nominal):  # noqa: F811
+def test_plans_are_repaired_where_they_can_be(plant, predictor, nominal):
     start = np.array([2.7, 0.6])
     tube = predictor.boxes(start, nominal.solve(start).inputs)
     end = float(tube.lower[0, 1] + 0.1 * (tube.upper[0, 1] - tube.lower[0, 1]))
@@ -124,7 +127,7 @@ def test_plans_are_repaired_where_they_can_be(plant, predictor, nominal):  # noq
     assert limits.contains(plant.simulate(start, applied[None])[1])
 
 
-def test_a_robust_controller_and_uncertain_states_serve(plant, predictor, nominal):  # noqa: F811
+def test_a_robust_controller_and_uncertain_states_serve(plant, predictor, nominal):
     robust = rc.RobustOCP(predictor, nominal, LIMITS, initial_state_noise=0.001)
     certified = loop(robust, predictor, plant, initial_state_noise=0.001)
     drive(certified, plant, START, 2)
@@ -132,7 +135,7 @@ def test_a_robust_controller_and_uncertain_states_serve(plant, predictor, nomina
     assert (certified.log[0].certificate.tube.initial_state_cost > 0).all()
 
 
-def test_the_change_from_the_input_before_keeps_its_rate(plant, predictor, nominal):  # noqa: F811
+def test_the_change_from_the_input_before_keeps_its_rate(plant, predictor, nominal):
     plans = iter([np.full((3, 1), 14.0), np.full((3, 1), 20.0), np.full((3, 1), 14.5)])
     certified = loop(lambda x0: next(plans), predictor, plant, input_rate_limits=rc.Box([-1.0], [1.0]))
     drive(certified, plant, START, 3)
@@ -142,7 +145,7 @@ def test_the_change_from_the_input_before_keeps_its_rate(plant, predictor, nomin
 
 
 @pytest.fixture(scope="module")
-def do_mpc_controller(predictor, plant):  # noqa: F811
+def do_mpc_controller(predictor, plant):
     """do-mpc on a one-step kernel model of the same data."""
     import do_mpc
 
@@ -171,7 +174,7 @@ def do_mpc_controller(predictor, plant):  # noqa: F811
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_do_mpc_controls_a_do_mpc_plant_under_certificates(plant, predictor, do_mpc_controller):  # noqa: F811
+def test_do_mpc_controls_a_do_mpc_plant_under_certificates(plant, predictor, do_mpc_controller):
     simulated = do_mpc_bridge.simulator(plant)
     certified = loop(do_mpc_controller, predictor, plant)
     states, inputs = do_mpc_bridge.run_closed_loop(certified.make_step, simulated, START, 4)
@@ -184,7 +187,7 @@ def test_do_mpc_controls_a_do_mpc_plant_under_certificates(plant, predictor, do_
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_failed_do_mpc_solve_is_noticed(plant, predictor, do_mpc_controller, monkeypatch):  # noqa: F811
+def test_a_failed_do_mpc_solve_is_noticed(plant, predictor, do_mpc_controller, monkeypatch):
     """do-mpc returns an input all the same."""
     controller = do_mpc_controller
     real = controller.make_step
@@ -224,7 +227,7 @@ def at_rest(x0):
     return np.zeros((3, 1))
 
 
-def small_loop(predictor, controller=at_rest, safe_input=(0.25,), limit=0.9, **settings):  # noqa: F811
+def small_loop(predictor, controller=at_rest, safe_input=(0.25,), limit=0.9, **settings):
     limits, inputs = rc.Box([-limit], [limit]), rc.Box([-1.0], [1.0])
     return CertifiedMPC(controller, predictor, limits, inputs, safe_input, **settings)
 
@@ -296,7 +299,7 @@ def test_trust_in_a_loop_that_is_not_refuted_changes_nothing(decaying):
     assert decisions(certified) == [Decision.CERTIFIED, Decision.REFUTED]
 
 
-def test_a_jump_of_one_measurement_is_refuted_and_never_planned_from(plant, predictor, nominal):  # noqa: F811
+def test_a_jump_of_one_measurement_is_refuted_and_never_planned_from(plant, predictor, nominal):
     asked = []
 
     def controller(x0):
@@ -386,7 +389,7 @@ def test_the_last_box_of_a_plan_is_compared_too(decaying):
     assert certified.log[3].decision is Decision.REFUTED
 
 
-def test_the_readable_part_of_a_measurement_is_compared(plant, predictor, nominal):  # noqa: F811
+def test_the_readable_part_of_a_measurement_is_compared(plant, predictor, nominal):
     certified = loop(nominal, predictor, plant)
     state = plant.simulate(START, certified.make_step(START)[None])[-1]
     certified.make_step([np.nan, state[1]])
@@ -424,7 +427,7 @@ def test_noise_of_a_measurement_counts_to_the_last_bit(decaying):
 def test_states_are_as_uncertain_as_recorded_ones_unless_said_otherwise(decaying):
     assert (small_loop(decaying).initial_state_noise == [0.0]).all()
     measured = replace(decaying.runs, initial_state_noise=0.003)
-    predictor = rc.MultiStepPredictor(measured, decaying.kernels, decaying.norm_bounds)  # noqa: F811
+    predictor = rc.MultiStepPredictor(measured, decaying.kernels, decaying.norm_bounds)
     assert (small_loop(predictor).initial_state_noise == [0.003]).all()
     assert (small_loop(predictor, initial_state_noise=0.0).initial_state_noise == [0.0]).all()
     certified = small_loop(decaying, initial_state_noise=0.01)

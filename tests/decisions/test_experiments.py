@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from plants import LENGTHSCALES, feedback_inputs, recorded
 from problems import LONG, long_kernel, round_up
 from scipy.stats import spearmanr
-from test_predictor import LENGTHSCALES, feedback_inputs, plant, recorded  # noqa: F401
 
 import rkhs_control as rc
 from rkhs_control.certificates.certificate import Verdict
@@ -22,14 +22,14 @@ START = np.array([2.0, 1.4])
 
 
 @pytest.fixture(scope="module")
-def predictor(plant):  # noqa: F811
+def predictor(plant):
     """From so few runs that boxes are wider than the noise."""
     runs = recorded(plant, np.random.default_rng(5), n_runs=20)
     return rc.MultiStepPredictor.select(runs, LENGTHSCALES)
 
 
 @pytest.fixture(scope="module")
-def certificate(plant, predictor):  # noqa: F811
+def certificate(plant, predictor):
     """A plan whose boxes pass the lower limit of c_B, though the truth keeps it."""
     inputs = feedback_inputs(plant, START[None], 3)[0]
     limit = (predictor.boxes(START, inputs).lower[:, 1].min() + plant.simulate(START, inputs)[1:, 1].min()) / 2.0
@@ -39,7 +39,7 @@ def certificate(plant, predictor):  # noqa: F811
     return found
 
 
-def after(certificate, plant, x0, inputs, noise):  # noqa: F811
+def after(certificate, plant, x0, inputs, noise):
     """The question asked again with experiments recorded under that noise, `(m, n_steps, n_states)`."""
     runs = certificate.predictor.runs
     states = plant.simulate(x0, inputs)
@@ -61,7 +61,7 @@ def single_gains(certificate, x0, inputs):
     return np.array(gains)
 
 
-def test_expected_gains_agree_with_what_experiments_bring(plant, certificate, rng):  # noqa: F811
+def test_expected_gains_agree_with_what_experiments_bring(plant, certificate, rng):
     x0, inputs = rc.experiments_around(certificate, 60, rng)
     expected = single_gains(certificate, x0, inputs)
     picked = np.argsort(-expected)[[0, 1, 4, 8, 12, 16, 20, 30, 40, -1]]
@@ -120,7 +120,7 @@ def test_no_candidate_comes_twice_and_the_gains_add_up(certificate):
     assert all(e.margin > certificate.margin for e in found)
 
 
-def test_constraints_on_several_states_and_short_plans_are_served(plant, predictor):  # noqa: F811
+def test_constraints_on_several_states_and_short_plans_are_served(plant, predictor):
     inputs = feedback_inputs(plant, START[None], 3)[0, :2]
     tube, truth = predictor.boxes(START, inputs), plant.simulate(START, inputs)[1:]
     offset = float((tube.upper.sum(axis=1) + truth.sum(axis=1)).max() / 2.0)

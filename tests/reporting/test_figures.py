@@ -4,20 +4,18 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
-from test_certifier import plan  # noqa: F401
-from test_predictor import plant, predictor  # noqa: F401
 
 import rkhs_control as rc
 from rkhs_control.reporting import figures
 
 
 @pytest.fixture
-def certificate(predictor, plan):  # noqa: F811
+def certificate(predictor, plan):
     return rc.certify(predictor, *plan, state_limits=rc.Box([1.0, 0.5], [3.0, 2.0]))
 
 
 @pytest.fixture
-def truth(plant, plan):  # noqa: F811
+def truth(plant, plan):
     return plant.simulate(*plan)
 
 
@@ -41,7 +39,7 @@ def test_phase_portrait_draws_every_box_where_it_is(certificate, truth, axes):
     assert top > 2.0
 
 
-def test_limits_of_a_polytope_are_drawn_where_they_concern_these_states_alone(predictor, plan, axes):  # noqa: F811
+def test_limits_of_a_polytope_are_drawn_where_they_concern_these_states_alone(predictor, plan, axes):
     polytope = rc.Polytope([[1.0, 0.0], [0.0, -1.0], [1.0, 1.0]], [3.0, -0.5, 5.0])
     figures.plot_phase([rc.certify(predictor, *plan, state_limits=polytope)], ax=axes)
     dashed = [line for line in axes.get_lines() if line.get_linestyle() == "--"]

@@ -13,14 +13,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from test_certifier import plan  # noqa: F401
-from test_predictor import plant, predictor, windows  # noqa: F401
 
 import rkhs_control as rc
+from rkhs_control.arithmetic.printing import rounded_down
 from rkhs_control.assumptions.norms import least_norm_estimate
 from rkhs_control.decisions.experiments import Experiment
 from rkhs_control.reporting import Cell, Commands, Gallery, Picture, Section, Table, figures
-from rkhs_control.reporting.numbers import rounded_down
 from rkhs_control.scenarios.design import TIGHTENED, DesignResult
 from rkhs_control.scenarios.example import write_example
 from rkhs_control.scenarios.material import OPTIMAL, Limits, Material, Work
@@ -65,7 +63,7 @@ def written(folder, certificates, **settings):
 
 
 @pytest.fixture(scope="module")
-def certificates(predictor, plant):  # noqa: F811
+def certificates(predictor, plant):
     """One of each verdict, by name."""
     from test_predictor import feedback_inputs
 
@@ -132,7 +130,7 @@ def test_what_would_change_the_verdict_is_said_in_words(certificates, texts):
     assert "never certified: change the plan or the limits" in broken
 
 
-def test_inputs_that_break_their_own_limits_are_named(predictor, plan, tmp_path):  # noqa: F811
+def test_inputs_that_break_their_own_limits_are_named(predictor, plan, tmp_path):
     certificate = rc.certify(predictor, *plan, state_limits=WIDE, input_limits=rc.Box([100.0], [200.0]))
     text = Reader(written(tmp_path, certificate)).text
     assert certificate.input_violation in text
@@ -174,7 +172,7 @@ def section_of(page, title):
 
 
 @pytest.mark.parametrize("name", ["kept", "open", "broken", "worse later"])
-def test_one_plan_has_one_number_and_place_in_the_whole_report(certificates, predictor, plan, name):  # noqa: F811
+def test_one_plan_has_one_number_and_place_in_the_whole_report(certificates, predictor, plan, name):
     if name == "worse later":  # all of the boxes at steps 2 and 3 is outside, and the far corners are elsewhere
         low = float(predictor.boxes(*plan).lower[1, 1])
         certificate = rc.certify(predictor, *plan, state_limits=rc.Box([2.2, 0.2], [4.0, low - 0.001]))
@@ -204,7 +202,7 @@ def test_factors_that_cannot_help_are_dashes_and_those_below_one_must_shrink(cer
     assert not any("norm" in label for label in labels["broken"])
 
 
-def test_inputs_that_decide_leave_nothing_framed(predictor, plan):  # noqa: F811
+def test_inputs_that_decide_leave_nothing_framed(predictor, plan):
     page = page_of(inputs=rc.certify(predictor, *plan, state_limits=WIDE, input_limits=rc.Box([100.0], [200.0])))
     text, table = section_of(page, "Distance to the limits").blocks
     assert "The inputs refute the plan" in text
@@ -212,7 +210,7 @@ def test_inputs_that_decide_leave_nothing_framed(predictor, plan):  # noqa: F811
     assert section_of(page, "Plans").blocks[0].rows[0][3:5] == ["–", "the inputs"]
 
 
-def test_a_plan_that_starts_outside_is_not_said_to_keep_the_limits_from_the_start(predictor, plan):  # noqa: F811
+def test_a_plan_that_starts_outside_is_not_said_to_keep_the_limits_from_the_start(predictor, plan):
     x0, inputs = plan
     limits = rc.Box([0.5, 0.2], [float(np.nextafter(x0[0], 0.0)), 3.0])
     certificate = rc.certify(predictor, x0, inputs, state_limits=limits)
@@ -226,14 +224,14 @@ def test_a_plan_that_starts_outside_is_not_said_to_keep_the_limits_from_the_star
     assert not inside.warnings
 
 
-def test_sampling_times_are_said_where_somebody_gave_them(predictor):  # noqa: F811
+def test_sampling_times_are_said_where_somebody_gave_them(predictor):
     for seconds, text in ((1.0, "150 of 3 steps"), (30.0, "150 of 3 steps, 30 s each")):
         timed = predictor.with_runs(replace(predictor.runs, sampling_time=seconds))
         page = rc.Report("A report", timed).page()
         assert section_of(page, "Data, versions, timings").blocks[0].rows[0] == ("recorded runs", text)
 
 
-def test_windows_are_called_windows_and_their_starts_are_spoken_of(windows):  # noqa: F811
+def test_windows_are_called_windows_and_their_starts_are_spoken_of(windows):
     cut = windows[0]
     for noise, text in (
         (
@@ -253,7 +251,7 @@ def test_windows_are_called_windows_and_their_starts_are_spoken_of(windows):  # 
         assert value == "99 of 2 steps; 9 more were held out, and 1 that share samples with these were left out"
 
 
-def test_runs_with_known_initial_states_need_no_word_about_them(certificates, predictor, plan):  # noqa: F811
+def test_runs_with_known_initial_states_need_no_word_about_them(certificates, predictor, plan):
     text = " ".join(
         block for block in section_of(page_of(**certificates), "Assumptions").blocks if isinstance(block, str)
     )
@@ -263,7 +261,7 @@ def test_runs_with_known_initial_states_need_no_word_about_them(certificates, pr
     assert "The true initial state of a plan may differ from the one in it: c_A by 0.01, c_B by 0." in blocks
 
 
-def test_without_plans_what_was_found_comes_before_what_it_rests_on(predictor):  # noqa: F811
+def test_without_plans_what_was_found_comes_before_what_it_rests_on(predictor):
     page = rc.Report("A report", predictor, sections=[Section("What was found", ["Much."])], findings="Much.").page()
     assert [section.title for section in page.sections[:2]] == ["What was found", "Assumptions"]
 
@@ -302,7 +300,7 @@ def test_assumptions_say_where_they_are_from_and_what_the_data_refute(certificat
     assert float(stated[1]) <= least < 1.02 * float(stated[1])
 
 
-def test_names_are_text_and_nothing_else(predictor, plan, tmp_path):  # noqa: F811
+def test_names_are_text_and_nothing_else(predictor, plan, tmp_path):
     runs = predictor.runs
     renamed = rc.Trajectories(runs.states, runs.inputs, runs.noise_bound, (HOSTILE, "b"), (HOSTILE,))
     hostile = rc.MultiStepPredictor(renamed, predictor.kernels, predictor.norm_bounds)
@@ -326,7 +324,7 @@ def test_names_are_text_and_nothing_else(predictor, plan, tmp_path):  # noqa: F8
     assert "49" not in re.findall(r"& (\S+) \$x", reader.text)
 
 
-def test_names_cannot_control_a_terminal_or_turn_text_round(predictor, plan, tmp_path):  # noqa: F811
+def test_names_cannot_control_a_terminal_or_turn_text_round(predictor, plan, tmp_path):
     runs = predictor.runs
     renamed = rc.Trajectories(runs.states, runs.inputs, runs.noise_bound, ("a\x1b[31m", "b\u202e"))
     certificate = rc.certify(
@@ -340,7 +338,7 @@ def test_names_cannot_control_a_terminal_or_turn_text_round(predictor, plan, tmp
     assert "two\nlines" in html
 
 
-def test_names_in_any_script_are_drawn_without_warnings(predictor, plan, tmp_path):  # noqa: F811
+def test_names_in_any_script_are_drawn_without_warnings(predictor, plan, tmp_path):
     runs = predictor.runs
     renamed = rc.Trajectories(runs.states, runs.inputs, runs.noise_bound, ("浓度", "温度"))
     certificate = rc.certify(
@@ -364,7 +362,7 @@ def test_portraits_name_plans_and_hide_no_certified_box(certificates):
     assert min(kept) > max(undecided) > max(broken)
 
 
-def test_long_labels_are_broken_into_lines(predictor, plan):  # noqa: F811
+def test_long_labels_are_broken_into_lines(predictor, plan):
     runs = predictor.runs
     name = "the $ concentration behind the second reactor, the heat exchanger and the filter, as measured twice"
     renamed = rc.Trajectories(runs.states, runs.inputs, runs.noise_bound, (name, "b"))
@@ -446,7 +444,7 @@ def test_no_verdict_stands_above_a_contradiction(certificates):
     assert "assumptions that do not hold" in page.headline.paragraphs[0]
 
 
-def test_bounds_with_a_probability_say_so(predictor, plan, tmp_path):  # noqa: F811
+def test_bounds_with_a_probability_say_so(predictor, plan, tmp_path):
     gaussian = predictor.with_method(rc.GaussianProcessEnvelope)
     text = Reader(written(tmp_path, rc.certify(gaussian, *plan, state_limits=WIDE))).text
     assert "hold with a probability, not for certain" in text
@@ -464,7 +462,7 @@ def test_one_state_no_limits_and_any_noise_bound_make_a_report(noise, rng, tmp_p
     assert ("the data refute no norm: zero fits" in text) == (noise > 2.0)
 
 
-def study_of(predictor, **found):  # noqa: F811
+def study_of(predictor, **found):
     """A study without plans."""
     scenario, _ = load_scenario("cstr_sampling")
     names = predictor.runs.state_names, predictor.runs.input_names
@@ -472,7 +470,7 @@ def study_of(predictor, **found):  # noqa: F811
     return StudyResult(scenario, material, Work(0), [], **found)
 
 
-def test_a_study_of_experiments_says_what_the_plan_is_now(certificates, predictor, plan, plant):  # noqa: F811
+def test_a_study_of_experiments_says_what_the_plan_is_now(certificates, predictor, plan, plant):
     undecided, kept = certificates["open"], certificates["kept"]
     experiment = Experiment(*plan, 0.1, 0.1, kept)
     for last, ending, text in (
@@ -487,7 +485,7 @@ def test_a_study_of_experiments_says_what_the_plan_is_now(certificates, predicto
 
 
 @pytest.mark.parametrize("has_room", [True, False])
-def test_a_design_says_where_tightened_limits_leave_no_room(predictor, has_room):  # noqa: F811
+def test_a_design_says_where_tightened_limits_leave_no_room(predictor, has_room):
     region = Region((0, 1), np.arange(2.0), np.arange(2.0))
     for name in ("certainty equivalent", *([TIGHTENED] if has_room else []), "robust"):
         region.add(name, [rc.Verdict.CERTIFIED] * 4)
@@ -518,7 +516,7 @@ def test_many_dots_become_a_picture_of_dots(rng):
     assert Picture(figure, "Dots.").source.startswith("data:image/png;base64,")
 
 
-def test_misuse_is_named(certificates, predictor, plan, tmp_path):  # noqa: F811
+def test_misuse_is_named(certificates, predictor, plan, tmp_path):
     with pytest.raises(rc.InputError, match="at least one certificate"):
         rc.write_report(tmp_path / "report.html", [])
     with pytest.raises(rc.InputError, match="3 certificates need as many files; got 1"):

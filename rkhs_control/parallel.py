@@ -1,0 +1,35 @@
+"""Work in parallel, with progress: the one place that asks joblib for processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+Progress = Callable[[int, int], None]
+"""`progress(done, total)`, called as the work goes on."""
+
+
+def in_parallel(
+    function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None = None
+) -> Iterator[Result]:
+    """`function(*task)` for every task, in their order, as they get done; `n_jobs` as joblib has it."""
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    if effective_n_jobs(n_jobs) == 1:
+        return (function(*task) for task in tasks)
+    results: Iterator[Result] = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(function)(*task) for task in tasks
+    )
+    return results
+
+
+def collect(results: Iterable[Result], total: int, progress: Progress | None = None) -> list[Result]:
+    """All results of `in_parallel` in a list, with a word to `progress` after each."""
+    found: list[Result] = []
+    for result in results:
+        found.append(result)
+        if progress is not None:
+            progress(len(found), total)
+    return found
