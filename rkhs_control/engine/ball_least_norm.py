@@ -18,8 +18,8 @@ from .witness import Witness
 
 MOST_ROWS = 400
 """Of more data than this the least norm is not looked for."""
-MOST_WORK = 1.5e7
-"""Of solving, which takes the cube of the active points, altogether: ten seconds or so."""
+MOST_WORK = 3e7
+"""Of solving, which takes the cube of the active points, altogether: twenty seconds or so."""
 _BITS = (192, 384, 768)
 _NEGLIGIBLE = 1e-18
 """A value that touches its end within this share of the largest value does not miss it."""
