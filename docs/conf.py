@@ -82,12 +82,12 @@ def reference(modules: list[str]) -> str:
 
 def public_names(module: str) -> list[str]:
     """Those that `import rkhs_control` offers; a folder stands for all modules in it."""
-    return [name for home, names in rkhs_control._HOME.items() if f"{home}.".startswith(f"{module}.") for name in names]
+    return [name for name, home in rkhs_control._HOMES.items() if f"{home}.".startswith(f".{module}.")]
 
 
 def messages() -> str:
     """Every message that the package raises as an error of its own, module by module."""
-    errors = {*rkhs_control._HOME["errors"], "UnreadableError", "RejectedError"}
+    errors = {*public_names("errors"), "UnreadableError", "RejectedError"}
     lines = []
     for folder in ("rkhs_control", "models", "scenarios"):
         for file in sorted((ROOT / folder).rglob("*.py")):

@@ -13,7 +13,7 @@ that are taken as known, and inputs, are the doubles that are read: what a contr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,54 +21,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .arrays import FloatArray, as_floats, as_vector, require_finite
+from .arrays import FloatArray, as_floats
+from .plans import Plans
 from .tables import Table, bounds_of_decimals, one_line, read_table, write_rows
-from .trajectories import Trajectories, checked_names
+from .trajectories import Trajectories
 
 _FIELDS = [field.name for field in fields(Trajectories)]
 _TEXTS = [name for name in _FIELDS if name.endswith(("_names", "_units"))]
-
-
-@dataclass(frozen=True, eq=False)
-class Plans:
-    """Input sequences to be applied, of any lengths, each with the state that it starts from."""
-
-    names: tuple[str, ...]
-    x0: tuple[FloatArray, ...]
-    """Initial states, `(n_states,)` each."""
-    inputs: tuple[FloatArray, ...]
-    """`(n_steps, n_inputs)` each."""
-    state_names: tuple[str, ...] = ()
-    input_names: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        names = tuple(one_line(str(name)) for name in self.names)
-        if not 0 < len(names) == len(self.x0) == len(self.inputs):
-            sizes = f"{len(names)}, {len(self.x0)} and {len(self.inputs)}"
-            raise InputError(f"names, x0 and inputs must have one entry a plan, and one at least; got {sizes}")
-        if len(set(names)) < len(names):
-            raise InputError(f"names must differ from each other; got {names}")
-        x0 = tuple(as_vector(x, f"x0 of plan {name}") for name, x in zip(names, self.x0, strict=True))
-        inputs = tuple(as_floats(u, f"inputs of plan {name}") for name, u in zip(names, self.inputs, strict=True))
-        for name, x, u in zip(names, x0, inputs, strict=True):
-            if x.size == 0 or x.size != x0[0].size:
-                raise InputError(f"x0 of plan {name} must have one entry a state, as the others do; got {x.size}")
-            if u.ndim != 2 or u.size == 0 or u.shape[1] != inputs[0].shape[1]:
-                raise InputError(f"inputs of plan {name} must have shape (n_steps, n_inputs); got {u.shape}")
-            require_finite(u, f"inputs of plan {name}")
-        values = {
-            "names": names,
-            "x0": x0,
-            "inputs": inputs,
-            "state_names": checked_names(self.state_names, "state_names", "x", x0[0].size),
-            "input_names": checked_names(self.input_names, "input_names", "u", inputs[0].shape[1]),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def __len__(self) -> int:
-        """The number of plans."""
-        return len(self.names)
 
 
 def save_trajectories(runs: Trajectories, file: str | Path) -> None:

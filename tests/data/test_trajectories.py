@@ -613,10 +613,10 @@ def test_plans_are_kept_in_csv_files_only(plans, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"names": ("a",)}, "names, x0 and inputs must have one entry a plan, and one at least; got 1, 2 and 2"),
-        ({"names": (), "x0": (), "inputs": ()}, "one at least; got 0, 0 and 0"),
+        ({"names": ("a",)}, "names, x0 and inputs must have one entry per plan, and at least one; got 1, 2 and 2"),
+        ({"names": (), "x0": (), "inputs": ()}, "at least one; got 0, 0 and 0"),
         ({"names": ("a", " a")}, "names must differ from each other"),
-        ({"x0": ([1.0, 2.0], [1.0])}, "x0 of plan b must have one entry a state"),
+        ({"x0": ([1.0, 2.0], [1.0])}, "x0 of plan b must have one entry per state"),
         ({"x0": ([1.0, 2.0], [1.0, np.nan])}, "x0 of plan b must be finite"),
         ({"inputs": ([1.0], [[1.0]])}, r"inputs of plan a must have shape \(n_steps, n_inputs\); got \(1,\)"),
         ({"inputs": ([[1.0]], [[1.0, 2.0]])}, r"inputs of plan b must have shape"),
