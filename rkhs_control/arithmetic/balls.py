@@ -6,10 +6,11 @@ python-flint is imported where it is used.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from .rounding import down, up
 
 Ball = Any
 """A `flint.arb`: a midpoint, and a radius that is never too small."""
@@ -72,4 +73,9 @@ def radius(x: Ball) -> float:
 
 def float_down(x: Ball) -> float:
     """A double that no number in the ball is below."""
-    return math.nextafter(float(x.lower()), -math.inf)
+    return down(float(x.lower()))
+
+
+def float_up(x: Ball) -> float:
+    """A double that no number in the ball is above."""
+    return up(float(x.upper()))

@@ -17,14 +17,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit, types
 from numba.extending import intrinsic
 
-FloatArray = npt.NDArray[np.float64]
-
-SQUARED_ROUNDOFF = 2.0**-106
-"""`u^2`, the unit in which errors are counted here."""
+from .rounding import SQUARED_ROUNDOFF, FloatArray
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 

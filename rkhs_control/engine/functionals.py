@@ -13,14 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from ..arithmetic.double_double import SQUARED_ROUNDOFF, PreciseFall, add, multiply, paired_sum
-from ..arithmetic.rounding import UNDERFLOW, UNIT_ROUNDOFF, exact_sum
+from ..arithmetic.double_double import PreciseFall, add, multiply, paired_sum
+from ..arithmetic.rounding import LOST_PRODUCTS, SQUARED_ROUNDOFF, UNDERFLOW, UNIT_ROUNDOFF, exact_sum
 from ..data.arrays import SMALLEST, FloatArray, as_points, as_vector, within_range
 from ..errors import InputError
 from ..kernels.base import Kernel
-
-# What products of two weights and a fall may lose in all when they underflow, for a variance of one or less
-_LOST = 1e-300
 
 
 class Functional(ABC):
@@ -161,7 +158,7 @@ def _quadratic_form(kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int) -
     head = variance * (total_weight * total_weight)
     total, size = _paired_sum(D, c)
     relative = kernel.rounding(n_dims) + 8.0 * UNIT_ROUNDOFF
-    underflow = UNDERFLOW * variance * (size_weight * size_weight) + _LOST * (1.0 + variance)
+    underflow = UNDERFLOW * variance * (size_weight * size_weight) + LOST_PRODUCTS * (1.0 + variance)
     return head - total, 1.001 * (relative * (head + size) + underflow)
 
 
@@ -176,7 +173,7 @@ def _precise_form(fall: PreciseFall, c: FloatArray) -> tuple[float, float]:
     relative = fall.error + (8 * len(c) + 64) * SQUARED_ROUNDOFF
     # Low parts of tiny products underflow, too, before they meet another weight or the variance.
     underflow = UNDERFLOW * fall.variance[0] * (size_weight * size_weight)
-    underflow += _LOST * (1.0 + size_weight + fall.variance[0])
+    underflow += LOST_PRODUCTS * (1.0 + size_weight + fall.variance[0])
     return value, 1.001 * (relative * (head + size) + UNIT_ROUNDOFF * abs(value) + underflow)
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arithmetic.rounding import dot_up, product_up, quotient_down, sqrt_up, sum_up
+from ..arithmetic.rounding import dot_down, dot_up, product_up, quotient_down, sqrt_up, sum_up
 from ..data.arrays import FloatArray, IndexArray
 from .functionals import Functional, Points
 from .gram import Gram
@@ -89,7 +89,7 @@ class Witness:
     def inner_at_least(self, lower: FloatArray, upper: FloatArray) -> float:
         """The least `<f, s>` of functions through the intervals, rounded down."""
         ends = np.where(self.weights > 0, lower[self.indices], upper[self.indices])
-        return -dot_up(-ends, self.weights)
+        return dot_down(ends, self.weights)
 
     def norm_up(self, gram: Gram, *, is_precise: bool = False) -> float:
         """`||s||`, rounded up."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic.rounding import dot_up, product_up, sum_up
+from ..arithmetic.rounding import dot_up, enlarged, product_up, sum_up
 from ..assumptions.regression import KernelModel
 from ..engine.functionals import Functional
 from ..engine.witness import Witness
@@ -43,7 +43,7 @@ class ClosedFormEnvelope(Envelope):
             width = sum_up(
                 deviation_up(functional, self.gram, weights, self._centre, self._radius),
                 dot_up(np.abs(weights), self.data.half_width),
-                offset + abs(offset) * 2.0**-50,
+                enlarged(offset, roundings=4),
             )
             bounds.append(UpperBound(sum_up(nominal, width)))
         return bounds

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..arithmetic.rounding import UNIT_ROUNDOFF, dot_up, product_up, sqrt_up, sum_up
+from ..arithmetic.rounding import UNIT_ROUNDOFF, dot_down, dot_up, product_up, quotient_up, sqrt_up, sum_up
 from ..data.arrays import FloatArray, positive
 from ..engine.functionals import Functional
 from ..engine.gram import Gram
@@ -79,8 +79,8 @@ class EnergyEnvelope(Envelope):
         square = float(centre @ gram.combine(np.arange(len(y)), centre))
         relative = self.kernel.rounding(self.data.n_dims) + (2 * len(y) + 8) * UNIT_ROUNDOFF
         size = float(np.abs(centre).sum())
-        norm2 = sum_up(product_up(self.radius, self.radius), math.nextafter(self._energy / s, math.inf))
+        norm2 = sum_up(product_up(self.radius, self.radius), quotient_up(self._energy, s))
         square_up = sum_up(square, relative * (self.kernel.variance + s) * size * size)
-        radius = radius_up(norm2, square_up, -dot_up(-y, centre))
+        radius = radius_up(norm2, square_up, dot_down(y, centre))
         middle = Witness(np.arange(len(y), dtype=np.int64), centre)
         return sum_up(dot_up(y, weights), deviation_up(functional, gram, weights, middle, radius))

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from ..arithmetic.rounding import UNDERFLOW, UNIT_ROUNDOFF, sum_up
+from ..arithmetic.rounding import UNDERFLOW, UNIT_ROUNDOFF, down, sum_up, up
 from ..data.arrays import FloatArray, as_vector, positive
 from ..engine.functionals import Functional, Points
 from ..engine.witness import Witness
@@ -79,15 +79,14 @@ class LipschitzEnvelope(Envelope):
             squares = np.sum(((self.data.X - x) / self._scales) ** 2, axis=1)
         relative = (self.data.n_dims + 8) * UNIT_ROUNDOFF
         distances = np.sqrt(squares) * (1.0 + relative) + UNDERFLOW
-        cones: FloatArray = np.nextafter(self.constant * distances, np.inf)
-        return cones
+        return up(self.constant * distances)
 
     def _require_slow_enough(self) -> None:
         """Refuse a constant that two samples refute, each by what its whole interval allows."""
         assert self.constant is not None
         data = self.data
         for i, x in enumerate(data.X):
-            cones, rises = self._cones_up(x), np.nextafter(data.lower[i] - data.upper, -np.inf)
+            cones, rises = self._cones_up(x), down(data.lower[i] - data.upper)
             j = int(np.argmax(rises - cones))
             if rises[j] > cones[j]:
                 slope = self.constant * rises[j] / cones[j]

@@ -12,8 +12,8 @@ from numba import njit
 
 from ..arithmetic import balls, double_double
 from ..arithmetic.balls import Ball
-from ..arithmetic.double_double import SQUARED_ROUNDOFF, PreciseFall
-from ..arithmetic.rounding import UNIT_ROUNDOFF
+from ..arithmetic.double_double import PreciseFall
+from ..arithmetic.rounding import SQUARED_ROUNDOFF, UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, as_vector, positive, within_range
 from ..errors import InputError
 from .base import Kernel

@@ -14,11 +14,12 @@ from itertools import product
 import numpy as np
 from flint import arb, ctx
 
+from ..arithmetic.balls import float_up
 from ..data.arrays import FloatArray
 from ..data.trajectories import Trajectories, stacked
 from ..kernels.base import Kernel
 from .problems import Scales, draw_design, draw_kernel, draw_scales, draw_truth, sufficient_precision
-from .truths import Combination, Truth, inner, root, rounded_up, value_at
+from .truths import Combination, Truth, inner, root, value_at
 
 _N_PLANS = 8
 _EXACT = 512  # bits in which sums of doubles of a few magnitudes are exact
@@ -71,7 +72,7 @@ def draw_plant(rng: np.random.Generator) -> Plant:
             states[:, n + 1, i], bounds[n, i] = _recorded(rng, truth, there)
     precision = max(sufficient_precision(truth) for row in truths for truth in row)
     with ctx.workprec(precision):
-        norm_bounds = [[rounded_up(truth.norm()) for truth in row] for row in truths]
+        norm_bounds = [[float_up(truth.norm()) for truth in row] for row in truths]
     chosen = np.concatenate([[0], rng.integers(0, n_runs, _N_PLANS - 1)])
     aside = scales.inputs * 10.0 ** rng.uniform(-14.0, 0.0, (_N_PLANS, 1)) * rng.integers(0, 2, (_N_PLANS, 1))
     aside[0] = 0.0
@@ -106,4 +107,4 @@ def _recorded(rng: np.random.Generator, truth: Truth, there: list[Combination]) 
         level = float(np.abs(exact).max()) * 10.0 ** rng.uniform(-6.0, 0.0)
         outputs = exact + level * np.concatenate([[1.0], rng.choice([-1.0, 1.0], len(there) - 1)])
         errors = zip(outputs.tolist(), values, strict=True)
-        return outputs, max(rounded_up(abs(arb(output) - value)) for output, value in errors)
+        return outputs, max(float_up(abs(arb(output) - value)) for output, value in errors)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb, ctx
 
+from ..arithmetic.balls import float_up
 from ..assumptions.norms import LEAST_BOUND
 from ..data.arrays import FloatArray
 from ..data.observations import Observations
@@ -30,7 +31,7 @@ from ..errors import RkhsControlError
 from ..kernels.base import Kernel
 from ..kernels.composite import Product, Scale, Sum
 from ..kernels.radial import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
-from .truths import Combination, Section, Truth, combination, inner, root, rounded_up, value_at
+from .truths import Combination, Section, Truth, combination, inner, root, value_at
 
 _MOST_INPUTS = 40
 _PRECISIONS = (256, 1024, 4096)  # in bits
@@ -116,7 +117,7 @@ class Problem:
             )
             scales = [float(deviation / slope) for slope in slopes]
             norm = self.truth.norm()
-            return max(rounded_up(norm * h * arb(s)) for h, s in zip(slopes, scales, strict=True)), np.array(scales)
+            return max(float_up(norm * h * arb(s)) for h, s in zip(slopes, scales, strict=True)), np.array(scales)
 
 
 def draw_problem(rng: np.random.Generator) -> Problem:
@@ -132,10 +133,10 @@ def draw_problem(rng: np.random.Generator) -> Problem:
         values = [truth.apply(value_at(x)) for x in X.tolist()]
         outputs = draw_outputs(rng, truth, target, np.array([float(value) for value in values]))
         errors = [[arb(y) - value for y in row.tolist()] for row, value in zip(outputs, values, strict=True)]
-        noise = [max(rounded_up(abs(error)) for error in row) for row in errors]
-        energy = rounded_up(sum((error**2 for row in errors for error in row), arb(0)))
+        noise = [max(float_up(abs(error)) for error in row) for row in errors]
+        energy = float_up(sum((error**2 for row in errors for error in row), arb(0)))
         looseness = 1.0 if target is not None or rng.random() < 0.5 else math.exp(rng.uniform(0.0, 2.0))
-        norm_bound = max(looseness * rounded_up(truth.norm()), LEAST_BOUND)
+        norm_bound = max(looseness * float_up(truth.norm()), LEAST_BOUND)
     return Problem(
         truth,
         precision,

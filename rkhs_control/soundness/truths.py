@@ -9,7 +9,6 @@ The kernels are written down once more here, by their textbook formulas: nothing
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -70,11 +69,6 @@ def inner(kernel: Kernel, first: Combination, second: Combination) -> arb:
 def root(square: arb) -> arb:
     """The square root of a number that is certainly not negative, however its ball looks."""
     return square.nonnegative_part().sqrt()
-
-
-def rounded_up(ball: arb) -> float:
-    """A double that is certainly not below the number in the ball."""
-    return math.nextafter(float(ball.upper()), math.inf)
 
 
 def _inner(kernel: Kernel, p: Section, q: Section) -> arb:
