@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -28,7 +30,7 @@ def as_points(points: npt.ArrayLike, name: str, n_dims: int | None = None) -> Fl
     if array.ndim == 1:
         array = array[None, :] if n_dims is not None and n_dims > 1 else array[:, None]
     if array.ndim != 2 or array.shape[1] == 0:
-        raise InputError(f"{name} must have shape (n_points, n_dims), one row a point; got {array.shape}")
+        raise InputError(f"{name} must have shape (n_points, n_dims), one row per point; got {array.shape}")
     if n_dims is not None and array.shape[1] != n_dims:
         raise InputError(f"{name} must have {n_dims} columns, like the data; got {array.shape[1]}")
     require_finite(array, name)
@@ -99,12 +101,19 @@ def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
 def as_rows(rows: npt.ArrayLike, size: int, name: str) -> IndexArray:
     """`rows`, indices or a mask, as indices below `size`."""
     try:
-        return np.arange(size)[np.asarray(rows)]
+        chosen: IndexArray = np.arange(size)[np.asarray(rows)]
+        return chosen
     except (IndexError, TypeError) as error:
         raise InputError(f"{name} must be indices below {size} or a mask of that length ({error})") from None
 
 
-def _number(value: float, name: str, wanted: str, holds) -> float:  # type: ignore[no-untyped-def]
+def listed(values: Iterable[float | str], most: int = 6) -> str:
+    """`0.06, 0.05`: the first of them, for a `repr` that stays short, and how many there are if that is not all."""
+    texts = [value if isinstance(value, str) else f"{value:.6g}" for value in values]
+    return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")
+
+
+def _number(value: float, name: str, wanted: str, holds: Callable[[float], bool]) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
-from .arrays import FloatArray, as_floats
+from .arrays import as_floats
 from .plans import Plans
-from .tables import Table, bounds_of_decimals, one_line, read_table, write_rows
+from .recordings import bounds_as_read, require_horizon, require_known_starts, trajectories_of
+from .tables import one_line, read_table, write_rows
 from .trajectories import Trajectories
 
 _FIELDS = [field.name for field in fields(Trajectories)]
@@ -56,18 +56,13 @@ def load_trajectories(
     that on the noise of recorded states is raised by what was lost when their decimals became doubles.
     """
     path, overrides = _existing(file), {name: value for name, value in overrides.items() if value is not None}
-    if horizon is None and stride != 1:
-        raise InputError(f"stride is how far windows are apart, which only horizon makes; got {stride} without it")
+    require_horizon(horizon, stride)
     if path.suffix.lower() == ".csv":
         if not state_names or not input_names or "noise_bound" not in overrides:
             raise InputError(f"{path}: a CSV file needs state_names, input_names and noise_bound to be read")
         table = read_table(path, [*state_names, *input_names], sampling_time=overrides.get("sampling_time"))
-        recordings = [_recording(table, name, state_names, input_names) for name in table.runs]
-        bounds = _bounds(overrides, [table.rounding(name) for name in state_names])
-        named = {"state_names": tuple(state_names), "input_names": tuple(input_names), **overrides, **bounds}
-        if table.sampling_time is not None:
-            named["sampling_time"] = table.sampling_time
-        return _assemble(path, recordings, horizon, stride, named)
+        named = {"state_names": tuple(state_names), "input_names": tuple(input_names), **overrides}
+        return trajectories_of(table, horizon=horizon, stride=stride, fields=named)
     content = _read(path)
     missing = [name for name in ("states", "inputs", "noise_bound") if name not in content and name not in overrides]
     if missing:
@@ -80,7 +75,7 @@ def load_trajectories(
         if names and known.setdefault(field, names) != names:
             raise InputError(f"{path}: {field} in it are {', '.join(known[field])}, not {', '.join(names)}")
     try:
-        bounds = _bounds(overrides)
+        bounds = bounds_as_read(overrides)
         runs = Trajectories(**{**known, **overrides, **bounds})
         noise = bounds.get("initial_state_noise")
         return runs if horizon is None else runs.windows(horizon, stride, initial_state_noise=noise)
@@ -92,7 +87,8 @@ def _read(path: Path) -> dict[str, Any]:
     """The content of a file that is not CSV."""
     reader = _format_of(path, _READERS)
     try:
-        return reader(path)
+        content: dict[str, Any] = reader(path)
+        return content
     except InputError:
         raise
     except Exception as error:  # whatever libraries say of a broken file
@@ -108,18 +104,6 @@ def _starts_as_noisy(known: dict[str, Any]) -> bool:
     is_measured = "origins" in known and (np.any(known["origins"][:, 1]) or np.any(known["initial_state_noise"]))
     noise = np.max(np.atleast_2d(known["noise_bound"]), axis=0)
     return bool(is_measured) and bool(np.all(noise == known["initial_state_noise"]))
-
-
-def _bounds(given: dict[str, Any], roundings: Sequence[Fraction] | None = None) -> dict[str, FloatArray]:
-    """Those that are given, for the doubles that were read; an initial state that is known is that double."""
-    bounds: dict[str, FloatArray] = {}
-    for name in ("noise_bound", "initial_state_noise"):
-        if name in given:
-            bounds[name] = bounds_of_decimals(given[name], name, roundings)
-    if "initial_state_noise" in bounds:
-        is_known = np.equal(given["initial_state_noise"], 0.0)
-        bounds["initial_state_noise"] = np.where(is_known, 0.0, bounds["initial_state_noise"])
-    return bounds
 
 
 def save_plans(plans: Plans, file: str | Path) -> None:
@@ -188,43 +172,13 @@ def _format_of(path: Path, formats: dict[str, Callable[..., Any]]) -> Callable[.
 
 
 def _write_csv(runs: Trajectories, path: Path) -> None:
-    if runs.is_windowed or runs.initial_state_noise.any():
-        raise InputError(
-            f"{path}: a CSV file cannot say that {runs.kind} begin with measured states (initial_state_noise): save "
-            "them as .npz, .mat or .h5"
-        )
+    require_known_starts(runs, f"{path}: a CSV file", "save them as .npz, .mat or .h5")
     rows: list[list[Any]] = []
     for number in range(len(runs)):
         inputs = [*runs.inputs[number].tolist(), [""] * runs.n_inputs]
         for step, (x, u) in enumerate(zip(runs.states[number].tolist(), inputs, strict=True)):
             rows.append([number, step, *x, *u])
     write_rows(path, runs.state_names, runs.input_names, rows)
-
-
-def _recording(
-    table: Table, name: str, state_names: Sequence[str], input_names: Sequence[str]
-) -> tuple[FloatArray, FloatArray]:
-    rows = table.runs[name]
-    if len(rows) < 2:
-        raise InputError(f"{table.path}, row {rows[0].line}: {table.kind} {name} has one step only; leave it out")
-    return table.numbers(rows, state_names), table.numbers(rows[:-1], input_names)
-
-
-def _assemble(
-    path: Path,
-    recordings: list[tuple[FloatArray, FloatArray]],
-    horizon: int | None,
-    stride: int,
-    named: dict[str, Any],
-) -> Trajectories:
-    lengths = sorted({len(inputs) for _, inputs in recordings})
-    if horizon is None and len(lengths) > 1:
-        raise InputError(f"{path}: runs have from {lengths[0]} to {lengths[-1]} steps; give a horizon to cut windows")
-    whole: dict[str, Any] = {} if horizon is not None else {"initial_state_noise": 0.0}
-    try:
-        return Trajectories.from_recordings(recordings, horizon or lengths[0], stride=stride, **{**whole, **named})
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 # ---- NPZ, MAT, HDF5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from .arrays import as_floats
+from .fields import nearest
 from .sets import Box, Polytope
 
 Intervals = Mapping[str, Sequence[float]]
@@ -44,7 +44,9 @@ class Limits:
             object.__setattr__(self, part, _limit(getattr(self, part), part))
 
     @classmethod
-    def of(cls, limits: Any, state_limits: Any, input_limits: Any, input_rate_limits: Any) -> Limits:
+    def of(
+        cls, limits: Any, state_limits: Any = None, input_limits: Any = None, input_rate_limits: Any = None
+    ) -> Limits:
         """One object from either way of saying it: `limits`, or the parts by their long names."""
         parts = (state_limits, input_limits, input_rate_limits)
         if limits is not None:
@@ -61,7 +63,7 @@ class Limits:
         """The same with a place for every state and input; refused where names or sizes do not match."""
         states = _placed(self.states, state_names, "states")
         inputs, rates = (_placed(getattr(self, part), input_names, part) for part in ("inputs", "rates"))
-        return PlacedLimits(states, inputs, rates)  # type: ignore[arg-type]
+        return PlacedLimits(states, inputs, rates, len(input_names))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,26 @@ class PlacedLimits(Limits):
     states: Box | Polytope
     inputs: Box | None = None
     rates: Box | None = None
+    n_inputs: int = 0
+
+    @property
+    def input_box(self) -> Box:
+        """The limits of the inputs, infinite where there are none."""
+        return Box.unbounded(self.n_inputs) if self.inputs is None else self.inputs
+
+    @property
+    def rate_box(self) -> Box:
+        """The limits of how much inputs change, infinite where there are none."""
+        return Box.unbounded(self.n_inputs) if self.rates is None else self.rates
+
+    @property
+    def polytope(self) -> Polytope:
+        """The limits of the states as inequalities."""
+        return self.states.as_polytope()
+
+
+GivenLimits = Limits | Box | Polytope | Intervals | Sequence[Any]
+"""`Limits`, or what limits the states alone: a box, a polytope, a pair `(lower, upper)`, or intervals by name."""
 
 
 def _limit(given: Any, part: str) -> Box | Polytope | Intervals | None:
@@ -106,6 +128,6 @@ def require_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> 
     """Refuse a name that is not known, with the nearest that is."""
     for name in given:
         if name not in names:
-            near = difflib.get_close_matches(name, list(names), n=1)
-            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            near = nearest(name, names)
+            meant = f" (did you mean {near!r}?)" if near else ""
             raise InputError(f"{what} name {name!r}{meant}, but there is only {', '.join(names)}")

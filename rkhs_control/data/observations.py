@@ -47,7 +47,7 @@ class Observations:
         inputs = as_points(X, "X")
         _require_rows(inputs)
         outputs = _outputs_by_row(y, len(inputs))
-        if np.ndim(noise_bound) == 0:  # type: ignore[arg-type]
+        if np.ndim(noise_bound) == 0:
             noise = np.full(len(inputs), non_negative(noise_bound, "noise_bound"))  # type: ignore[arg-type]
         else:
             noise = as_vector(noise_bound, "noise_bound", len(inputs))
@@ -110,7 +110,8 @@ class Observations:
 
     @property
     def n_dims(self) -> int:
-        return self.X.shape[1]
+        """The number of dimensions of an input."""
+        return int(self.X.shape[1])
 
     @cached_property
     def centre(self) -> FloatArray:

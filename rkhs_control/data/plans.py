@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ..errors import InputError
 from .arrays import FloatArray, as_floats, as_vector, require_finite
+from .fields import checked_names
 from .tables import one_line
-from .trajectories import checked_names
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .arrays import FloatArray, as_floats, as_vector
+from .arrays import FloatArray, as_floats, as_vector, listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,19 @@ class Box:
             end.setflags(write=False)
             object.__setattr__(self, name, end)
 
+    def __repr__(self) -> str:
+        """As it is built, with a few digits of a few entries."""
+        return f"Box([{listed(self.lower)}], [{listed(self.upper)}])"
+
     @property
     def n_dims(self) -> int:
+        """The number of dimensions."""
         return len(self.lower)
+
+    @classmethod
+    def unbounded(cls, n_dims: int) -> Box:
+        """All of the space."""
+        return cls(np.full(n_dims, -np.inf), np.full(n_dims, np.inf))
 
     def contains(self, points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Whether each point, along the last axis, lies in the box."""
@@ -74,11 +84,18 @@ class Polytope:
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
+    def __repr__(self) -> str:
+        """The size, not the arrays."""
+        n = len(self.offsets)
+        return f"Polytope({n} inequalit{'y' if n == 1 else 'ies'} in {self.n_dims} dimension{'s'[: self.n_dims != 1]})"
+
     @property
     def n_dims(self) -> int:
-        return self.normals.shape[1]
+        """The number of dimensions."""
+        return int(self.normals.shape[1])
 
     def as_polytope(self) -> Polytope:
+        """Itself: boxes have this, too."""
         return self
 
     def contains(self, points: npt.ArrayLike) -> npt.NDArray[np.bool_]:

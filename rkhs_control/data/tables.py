@@ -1,7 +1,7 @@
-"""Tables of runs or plans in CSV files: one row per instant, told apart by run, in the order of their steps or times.
+"""Tables of runs or plans: one row per instant, told apart by run, in the order of their steps or times.
 
-What is wrong with a file is an error that names the row, the column, and what to do. A decimal is read as the double
-that is nearest to it, and how far that may be off can be asked for.
+They come from CSV files or from frames. What is wrong with one is an error that names the row, the column, and what to
+do. A decimal is read as the double that is nearest to it, and how far that may be off can be asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from difflib import get_close_matches
 from fractions import Fraction
 from itertools import pairwise
 from math import inf, isfinite, nextafter, ulp
@@ -23,6 +22,7 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from .arrays import LARGEST, FloatArray, as_floats, positive
+from .fields import nearest
 
 
 def write_rows(path: Path, state_names: Sequence[str], input_names: Sequence[str], rows: Iterable[list[Any]]) -> None:
@@ -34,15 +34,18 @@ def write_rows(path: Path, state_names: Sequence[str], input_names: Sequence[str
 
 
 class Row(NamedTuple):
+    """What one row holds, as text, by column; `line` is how messages call it."""
+
     line: int
     cells: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a CSV file by the name of their run: runs in the order of their first rows, rows by step or time."""
+    """Rows by the name of their run: runs in the order of their first rows, rows by step or time."""
 
-    path: Path
+    source: str
+    """Where they are from, for messages: the path of a file."""
     kind: str
     """What a run is called: the column that tells them apart."""
     runs: dict[str, list[Row]]
@@ -50,8 +53,9 @@ class Table:
     """Where there are times."""
 
     def numbers(self, rows: list[Row], columns: Sequence[str]) -> FloatArray:
+        """The numbers of some rows, `(n_rows, n_columns)`."""
         names = [one_line(column) for column in columns]
-        return np.array([[_number(self.path, row, name) for name in names] for row in rows])
+        return np.array([[_number(self.source, row, name) for name in names] for row in rows])
 
     def rounding(self, column: str) -> Fraction:
         """How far numbers of a column may be from the decimals in the file.
@@ -95,45 +99,84 @@ def _is_double(text: str) -> bool:
 def read_table(
     path: Path, wanted: Sequence[str], *, kinds: Sequence[str] = ("trajectory",), sampling_time: float | None = None
 ) -> Table:
+    """The table in a CSV file."""
     records = list(_records(path))
     if not records:
         raise InputError(f"{path}: the file is empty")
-    header, cells = records[0]
-    columns = [one_line(cell) for cell in cells]
+    (header, columns), rows = records[0], records[1:]
+    where = f"{path}, row {header}"
+    return table_of(str(path), columns, rows, wanted, header=where, kinds=kinds, sampling_time=sampling_time)
+
+
+def table_of(
+    source: str,
+    columns: Sequence[str],
+    records: Iterable[tuple[int, Sequence[str]]],
+    wanted: Sequence[str],
+    *,
+    header: str,
+    kinds: Sequence[str] = ("trajectory",),
+    clocks: Sequence[str] = ("time", "step"),
+    sampling_time: float | None = None,
+) -> Table:
+    """The table of some records, each a number and the text of its cells.
+
+    Parameters
+    ----------
+    source, header : str
+        Where the table, and the names of its columns, are from, for messages.
+    columns : sequence of str
+    records : iterable of (int, sequence of str)
+    wanted : sequence of str
+        Columns that will be read.
+    kinds : sequence of str
+        Columns that may tell runs apart, the first that there is counts; if there is none, all rows are of one run.
+    clocks : sequence of str
+        Columns that may order the rows of a run; `step` counts them, any other holds seconds.
+    sampling_time : float, optional
+        By which times must be apart; by default the spacing of the first two.
+    """
+    columns = [one_line(column) for column in columns]
     kind = next((name for name in kinds if name in columns), kinds[0])
-    clock = _clock(path, header, columns)
+    clock = _clock(header, columns, clocks)
     keys = [name for name in (kind, clock) if name in columns]
-    _require_columns(path, header, columns, [*keys, *map(one_line, wanted)])
-
-    runs: dict[str, dict[Decimal, Row]] = {}
-    for line, cells in records[1:]:
-        if len(cells) != len(columns):
-            raise InputError(
-                f"{path}, row {line}: there are {len(cells)} cells for {len(columns)} columns; as many are needed"
-            )
-        row = Row(line, dict(zip(columns, map(one_line, cells), strict=True)))
-        name, instant = row.cells.get(kind, "0"), _instant(path, row, clock)
-        first = runs.setdefault(name, {}).setdefault(instant, row)
-        if first is not row:
-            raise InputError(
-                f"{path}, row {line}: {clock} {instant} of {kind} {name} was already in row {first.line}; "
-                f"remove one of them, or give the second run another name in the column {kind!r}"
-            )
-    if not runs:
-        raise InputError(f"{path}: there are no rows below the header")
-
-    runs = {name: dict(sorted(run.items())) for name, run in runs.items()}
+    _require_columns(header, columns, [*keys, *map(one_line, wanted)])
+    runs = _runs(source, [Row(line, _cells(source, line, columns, cells)) for line, cells in records], kind, clock)
     spacing = _spacing(runs, clock, sampling_time)
     for name, run in runs.items():
         for before, after in pairwise(run):
             if abs(after - before - spacing) > spacing / 1000:
                 raise InputError(
-                    f"{path}, row {run[after].line}: {kind} {name} goes from {clock} {before} to {after} "
+                    f"{source}, row {run[after].line}: {kind} {name} goes from {clock} {before} to {after} "
                     f"where a spacing of {spacing} is expected; "
                     f"at a gap, give the rows after it another name in the column {kind!r}"
                 )
     in_order = {name: list(run.values()) for name, run in runs.items()}
-    return Table(path, kind, in_order, float(spacing) if clock == "time" else None)
+    return Table(source, kind, in_order, None if clock == "step" else float(spacing))
+
+
+def _cells(source: str, line: int, columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    if len(cells) != len(columns):
+        raise InputError(
+            f"{source}, row {line}: there are {len(cells)} cells for {len(columns)} columns; as many are needed"
+        )
+    return dict(zip(columns, map(one_line, cells), strict=True))
+
+
+def _runs(source: str, rows: list[Row], kind: str, clock: str) -> dict[str, dict[Decimal, Row]]:
+    """The rows of every run by their instants, in order."""
+    runs: dict[str, dict[Decimal, Row]] = {}
+    for row in rows:
+        name, instant = row.cells.get(kind, "0"), _instant(source, row, clock)
+        first = runs.setdefault(name, {}).setdefault(instant, row)
+        if first is not row:
+            raise InputError(
+                f"{source}, row {row.line}: {clock} {instant} of {kind} {name} was already in row {first.line}; "
+                f"remove one of them, or give the second run another name in the column {kind!r}"
+            )
+    if not runs:
+        raise InputError(f"{source}: there are no rows below the header")
+    return {name: dict(sorted(run.items())) for name, run in runs.items()}
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -160,24 +203,22 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}, row {line}: this is not readable as CSV ({error})") from None
 
 
-def _clock(path: Path, header: int, columns: list[str]) -> str:
-    for name in ("time", "step"):
+def _clock(header: str, columns: Sequence[str], clocks: Sequence[str]) -> str:
+    for name in clocks:
         if name in columns:
             return name
-    raise InputError(f"{path}, row {header}: a column 'step' or 'time' is needed; there is: {', '.join(columns)}")
+    wanted = " or ".join(map(repr, sorted(clocks)))
+    raise InputError(f"{header}: a column {wanted} is needed; there is: {', '.join(columns)}")
 
 
-def _require_columns(path: Path, header: int, columns: list[str], wanted: list[str]) -> None:
+def _require_columns(header: str, columns: list[str], wanted: list[str]) -> None:
     for name in wanted:
         if columns.count(name) > 1:
-            raise InputError(
-                f"{path}, row {header}: {columns.count(name)} columns are called {name!r}; rename all but one"
-            )
+            raise InputError(f"{header}: {columns.count(name)} columns are called {name!r}; rename all but one")
         if name not in columns:
-            others = {column.casefold(): column for column in columns if column not in wanted}
-            near = get_close_matches(name.casefold(), others, n=1)
-            hint = f"; did you mean {others[near[0]]!r}?" if near else ""
-            raise InputError(f"{path}, row {header}: there is no column {name!r}; there is: {', '.join(columns)}{hint}")
+            near = nearest(name, (column for column in columns if column not in wanted))
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise InputError(f"{header}: there is no column {name!r}; there is: {', '.join(columns)}{hint}")
 
 
 def _spacing(runs: dict[str, dict[Decimal, Row]], clock: str, sampling_time: float | None) -> Decimal:
@@ -189,13 +230,13 @@ def _spacing(runs: dict[str, dict[Decimal, Row]], clock: str, sampling_time: flo
     return next((after - before for run in runs.values() for before, after in pairwise(run)), Decimal(1))
 
 
-def _instant(path: Path, row: Row, clock: str) -> Decimal:
-    if clock == "time":
-        return _decimal(_number(path, row, clock))
+def _instant(source: str, row: Row, clock: str) -> Decimal:
+    if clock != "step":
+        return _decimal(_number(source, row, clock))
     try:
         return Decimal(int(row.cells[clock]))
     except ValueError:
-        where, text = f"{path}, row {row.line}, column {clock!r}", row.cells[clock]
+        where, text = f"{source}, row {row.line}, column {clock!r}", row.cells[clock]
         raise InputError(f"{where}: {text!r} is not a whole number; count the rows of a run, from 0 up") from None
 
 
@@ -204,7 +245,7 @@ def _decimal(value: float) -> Decimal:
     return Decimal(repr(value))
 
 
-def _number(path: Path, row: Row, column: str) -> float:
+def _number(source: str, row: Row, column: str) -> float:
     try:
         value = float(row.cells[column])
         if isfinite(value):
@@ -213,9 +254,10 @@ def _number(path: Path, row: Row, column: str) -> float:
     except ValueError:
         problem = f"{row.cells[column]!r} is not a number"
     raise InputError(
-        f"{path}, row {row.line}, column {column!r}: {problem}; write a number there, or leave that row out"
+        f"{source}, row {row.line}, column {column!r}: {problem}; write a number there, or leave that row out"
     )
 
 
 def one_line(text: str) -> str:
+    """`text` without line breaks and with single spaces."""
     return " ".join(text.split())

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .arrays import FloatArray, IndexArray, as_floats, as_rows, as_vector, positive, require_finite
+from .arrays import FloatArray, IndexArray, as_floats, as_rows, as_vector, listed, positive
+from .fields import checked_names, checked_origins, noise_by_step, require_finite_runs, with_units
+from .splits import held_out, held_out_windows
 
-_BLOCKS = 5  # of windows that are held out: at most so many
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +53,18 @@ class Trajectories:
         if inputs.ndim != 3 or inputs.shape[:2] != (states.shape[0], states.shape[1] - 1) or inputs.shape[2] == 0:
             wanted = f"({states.shape[0]}, {states.shape[1] - 1}, n_inputs)"
             raise InputError(f"inputs must have shape {wanted} to go with the states; got {inputs.shape}")
-        _require_finite_runs(states, "states")
-        _require_finite_runs(inputs, "inputs")
+        require_finite_runs(states, "states")
+        require_finite_runs(inputs, "inputs")
         values = {
             "states": states,
             "inputs": inputs,
-            "noise_bound": _noise_by_step(self.noise_bound, states.shape[1] - 1, states.shape[2]),
+            "noise_bound": noise_by_step(self.noise_bound, states.shape[1] - 1, states.shape[2]),
             "state_names": checked_names(self.state_names, "state_names", "x", states.shape[2]),
             "input_names": checked_names(self.input_names, "input_names", "u", inputs.shape[2]),
             "state_units": checked_names(self.state_units, "state_units", "", states.shape[2]),
             "input_units": checked_names(self.input_units, "input_units", "", inputs.shape[2]),
             "sampling_time": positive(self.sampling_time, "sampling_time"),
-            "origins": _checked_origins(self.origins, len(states)),
+            "origins": checked_origins(self.origins, len(states)),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -105,21 +109,99 @@ class Trajectories:
         noise = runs.noise_bound.max(axis=0) if initial_state_noise is None else initial_state_noise
         return runs.with_initial_state_noise(noise)
 
+    @classmethod
+    def from_frame(
+        cls,
+        frame: DataFrame,
+        *,
+        state_names: Sequence[str],
+        input_names: Sequence[str],
+        noise_bound: npt.ArrayLike,
+        trajectory: str = "trajectory",
+        time: str | None = None,
+        horizon: int | None = None,
+        stride: int = 1,
+        sampling_time: float | None = None,
+        initial_state_noise: npt.ArrayLike | None = None,
+        state_units: Sequence[str] = (),
+        input_units: Sequence[str] = (),
+    ) -> Trajectories:
+        """Runs in a pandas frame with one row per instant, read by the rules for CSV files (`load_trajectories`).
+
+        Numbers count as the decimals that they print as, and the noise bound is raised by what these lose as doubles.
+        Before version 3.1, pandas reads files to the last digit only with `float_precision="round_trip"`.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            Named levels of its index count as columns. Errors count its rows from 0, as `iloc` does.
+        state_names, input_names : sequence of str
+            The columns to read; inputs are not read at the last instant of a run.
+        noise_bound : float, one per state, or one per step and state
+        trajectory : str
+            The column that tells runs apart; where there is no column `trajectory`, all rows are of one run.
+        time : str, optional
+            The column of times in seconds, evenly spaced; by default `time`, or else `step`, which counts from 0.
+        horizon, stride : int, optional
+            Cut the runs into windows of so many steps, one every `stride` steps, that begin with measured states.
+        sampling_time : float, optional
+            In seconds; by default what the times say.
+        initial_state_noise : float or one per state, optional
+            By default zero for whole runs and the noise bound for windows.
+        state_units, input_units : sequence of str, optional
+        """
+        from .frames import read_frame
+
+        fields = {
+            "state_names": state_names,
+            "input_names": input_names,
+            "noise_bound": noise_bound,
+            "sampling_time": sampling_time,
+            "initial_state_noise": initial_state_noise,
+            "state_units": state_units,
+            "input_units": input_units,
+        }
+        return read_frame(frame, trajectory=trajectory, time=time, horizon=horizon, stride=stride, fields=fields)
+
+    def to_frame(self) -> DataFrame:
+        """A pandas frame with one row per instant: `trajectory`, `step`, `time` in seconds, the states and the inputs.
+
+        There are no inputs (NaN) at the last instant of a run. Windows, and other runs whose initial states are
+        uncertain, are refused, as in CSV files: a frame would forget that they are.
+        """
+        from .frames import write_frame
+
+        return write_frame(self)
+
+    def __repr__(self) -> str:
+        """Sizes, names and bounds on a few lines, not the arrays."""
+        is_constant = bool((self.noise_bound == self.noise_bound[0]).all())
+        return (
+            f"Trajectories({len(self)} {self.kind} of {self.horizon} steps, sampling_time={self.sampling_time:g},\n"
+            f"  states: {with_units(self.state_names, self.state_units)},\n"
+            f"  inputs: {with_units(self.input_names, self.input_units)},\n"
+            f"  noise_bound: {listed(self.noise_bound.max(axis=0))}{'' if is_constant else ' at the most'},\n"
+            f"  initial_state_noise: {listed(self.initial_state_noise)})"
+        )
+
     def __len__(self) -> int:
         """The number of runs."""
         return len(self.states)
 
     @property
     def horizon(self) -> int:
-        return self.inputs.shape[1]
+        """The number of steps of each run."""
+        return int(self.inputs.shape[1])
 
     @property
     def n_states(self) -> int:
-        return self.states.shape[2]
+        """The number of states."""
+        return int(self.states.shape[2])
 
     @property
     def n_inputs(self) -> int:
-        return self.inputs.shape[2]
+        """The number of inputs."""
+        return int(self.inputs.shape[2])
 
     @property
     def is_windowed(self) -> bool:
@@ -245,75 +327,18 @@ class Trajectories:
             raise InputError(
                 f"share must leave at least one of the {len(self)} {self.kind} on either side; got {share}"
             )
-        if not self.is_windowed:
-            shuffled = rng.permutation(len(self))
-            return self.subset(np.sort(shuffled[n_held:])), self.subset(np.sort(shuffled[:n_held]))
-        blocks, rest = self._blocks(min(n_held, len(self) - n_held), rng)
-        kept, held = (rest, blocks) if 2 * n_held <= len(self) else (blocks, rest)
+        parts: tuple[npt.NDArray[Any], npt.NDArray[Any]] = (
+            held_out_windows(n_held, self.origins, self.horizon, rng)
+            if self.is_windowed
+            else held_out(n_held, len(self), rng)
+        )
+        kept, held = parts
         return self.subset(kept), self.subset(held)
-
-    def _blocks(self, n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Which windows belong to blocks of `n` in all, and which share no sample with those.
-
-        There are as many blocks as leave out no more windows than they hold; a single one is at the end.
-        """
-        in_order = np.lexsort(self.origins.T[::-1])
-        for n_blocks in range(min(_BLOCKS, n), 0, -1):
-            chosen = np.zeros(len(self), dtype=bool)
-            for number, segment in enumerate(np.array_split(in_order, n_blocks)):
-                size = (n + number) // n_blocks
-                last = len(segment) - size
-                first = last if n_blocks == 1 else int(rng.integers(last + 1))
-                chosen[segment[first : first + size]] = True
-            rest = ~self._touched_by(chosen)
-            if (~chosen & ~rest).sum() <= n:
-                break
-        if not rest.any():
-            raise InputError(
-                f"all {len(self)} windows share samples with those to be held out: hold none out, record more, or cut "
-                "shorter windows"
-            )
-        return chosen, rest
-
-    def _touched_by(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which runs share a sample with a chosen one: those of the same recording, begun at most `horizon` apart."""
-        touched = np.zeros(len(self), dtype=bool)
-        for recording in np.unique(self.origins[chosen, 0]):
-            mine = self.origins[:, 0] == recording
-            firsts, taken = self.origins[mine, 1], np.sort(self.origins[mine & chosen, 1])
-            before = np.searchsorted(taken, firsts - self.horizon)
-            up_to = np.searchsorted(taken, firsts + self.horizon, side="right")
-            touched[mine] = up_to > before
-        return touched
 
 
 def stacked(states: FloatArray, inputs: FloatArray) -> FloatArray:
     """Initial states `(m, n_states)` and inputs `(m, n_steps, n_inputs)` as rows `(x_0, u_0, u_1, ...)`."""
     return np.hstack([states, inputs.reshape(len(inputs), -1)])
-
-
-def _require_finite_runs(array: FloatArray, name: str) -> None:
-    """Refuse NaN and infinity, naming run, step and column."""
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        run, step, column = (int(i) for i in bad[0])
-        raise InputError(
-            f"{name} must be finite; run {run}, step {step}, column {column} is {array[run, step, column]}"
-        )
-    require_finite(array.reshape(len(array), -1), name)
-
-
-def _noise_by_step(noise: npt.ArrayLike, n_steps: int, n_states: int) -> FloatArray:
-    array = as_floats(noise, "noise_bound")
-    if array.shape not in ((), (n_states,), (n_steps, n_states)):
-        raise InputError(
-            f"noise_bound must be a number, one per state ({n_states},), or one per step and state "
-            f"({n_steps}, {n_states}); got {array.shape}"
-        )
-    require_finite(array, "noise_bound")
-    if (array < 0).any():
-        raise InputError(f"noise_bound must be zero or more; got {array.min()}")
-    return np.ascontiguousarray(np.broadcast_to(array, (n_steps, n_states)))
 
 
 def noise_by_state(noise: npt.ArrayLike, n_states: int) -> FloatArray:
@@ -324,27 +349,3 @@ def noise_by_state(noise: npt.ArrayLike, n_states: int) -> FloatArray:
         raise InputError(f"initial_state_noise must be zero or more; got {array.min()}")
     array.setflags(write=False)  # runs, predictors and certificates share it
     return array
-
-
-def _checked_origins(given: npt.ArrayLike | None, n_runs: int) -> IndexArray:
-    if given is None:
-        return np.stack([np.arange(n_runs), np.zeros(n_runs, dtype=np.int64)], axis=1)
-    array = as_floats(given, "origins")
-    if array.shape != (n_runs, 2):
-        raise InputError(
-            f"origins must have shape ({n_runs}, 2), recording and first instant of every run; got {array.shape} (None "
-            "for runs that are no windows)"
-        )
-    if not ((array >= 0) & (array == np.floor(array)) & (array < 2.0**53)).all():
-        raise InputError("origins must be whole numbers, zero or more")
-    return array.astype(np.int64)
-
-
-def checked_names(given: Sequence[str], field: str, letter: str, size: int) -> tuple[str, ...]:
-    """Names or units as given; where none are, the names are numbered and the units empty."""
-    names = tuple(given) or tuple(f"{letter}_{i}" if letter else "" for i in range(size))
-    if len(names) != size or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{field} must be {size} strings; got {given!r}")
-    if letter and len(set(names)) != size:
-        raise InputError(f"{field} must differ from each other; got {given!r}")
-    return names

@@ -36,3 +36,10 @@ def test_ends_belong_to_a_box():
 def test_wrong_sets_are_refused_by_name(make, message):
     with pytest.raises(rc.InputError, match=message):
         make()
+
+
+def test_sets_print_on_one_line():
+    assert repr(rc.Box([1.0, 0.5], [3.0, np.inf])) == "Box([1, 0.5], [3, inf])"
+    assert repr(rc.Box(np.zeros(50), np.ones(50))).endswith("[1, 1, 1, 1, 1, 1, ... (50 in all)])")
+    assert repr(rc.Box([0.0], [1.0]).as_polytope()) == "Polytope(2 inequalities in 1 dimension)"
+    assert repr(rc.Polytope([[1.0, 1.0]], [4.0])) == "Polytope(1 inequality in 2 dimensions)"

@@ -50,6 +50,18 @@ def test_names_default_to_numbers(runs):
     assert plain.input_names == ("u_0",)
 
 
+def test_runs_print_on_a_few_lines(runs):
+    text = repr(runs)
+    assert text.startswith("Trajectories(7 runs of 4 steps, sampling_time=30,")
+    assert "c_A [mol/l], c_B [mol/l]" in text
+    assert "noise_bound: 0.06, 0.05," in text
+    assert "7 runs" not in repr(runs.windows(2))
+    assert "windows of 2 steps" in repr(runs.windows(2))
+    many = rc.Trajectories(np.zeros((900, 3, 40)), np.zeros((900, 2, 30)), 0.1)
+    assert len(repr(many)) < 500
+    assert repr(many).count("\n") == 4
+
+
 def test_split_keeps_runs_whole_and_loses_none(runs, rng):
     first, second = runs.split(0.6, rng)
     assert (len(first), len(second)) == (4, 3)

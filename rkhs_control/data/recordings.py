@@ -1,0 +1,78 @@
+"""From tables to trajectories: recordings of any lengths, whole or in windows, with bounds for the doubles as read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from .arrays import FloatArray
+from .tables import Table, bounds_of_decimals
+from .trajectories import Trajectories
+
+
+def trajectories_of(table: Table, *, horizon: int | None, stride: int, fields: dict[str, Any]) -> Trajectories:
+    """The runs of a table, or windows of them if there is a horizon.
+
+    Parameters
+    ----------
+    table : Table
+    horizon : int, optional
+        Steps of a window; by default the runs stay whole.
+    stride : int
+        Steps from one window to the next.
+    fields : dict
+        Those of `Trajectories` that a table does not hold; `state_names` and `input_names` are the columns to read.
+    """
+    state_names, input_names = fields["state_names"], fields["input_names"]
+    recordings = [_recording(table, name, state_names, input_names) for name in table.runs]
+    bounds = bounds_as_read(fields, [table.rounding(name) for name in state_names])
+    named = {**fields, **bounds}
+    if table.sampling_time is not None:
+        named["sampling_time"] = table.sampling_time
+    lengths = sorted({len(inputs) for _, inputs in recordings})
+    if horizon is None and len(lengths) > 1:
+        raise InputError(
+            f"{table.source}: runs have from {lengths[0]} to {lengths[-1]} steps; give a horizon to cut windows"
+        )
+    whole: dict[str, Any] = {} if horizon is not None else {"initial_state_noise": 0.0}
+    try:
+        return Trajectories.from_recordings(recordings, horizon or lengths[0], stride=stride, **{**whole, **named})
+    except InputError as error:
+        raise InputError(f"{table.source}: {error}") from None
+
+
+def bounds_as_read(given: dict[str, Any], roundings: Sequence[Fraction] | None = None) -> dict[str, FloatArray]:
+    """Those that are given, for the doubles that were read; an initial state that is known is that double."""
+    bounds: dict[str, FloatArray] = {}
+    for name in ("noise_bound", "initial_state_noise"):
+        if name in given:
+            bounds[name] = bounds_of_decimals(given[name], name, roundings)
+    if "initial_state_noise" in bounds:
+        is_known = np.equal(given["initial_state_noise"], 0.0)
+        bounds["initial_state_noise"] = np.where(is_known, 0.0, bounds["initial_state_noise"])
+    return bounds
+
+
+def require_horizon(horizon: int | None, stride: int) -> None:
+    """Refuse a stride without windows that it could be for."""
+    if horizon is None and stride != 1:
+        raise InputError(f"stride is how far windows are apart, which only horizon makes; got {stride} without it")
+
+
+def require_known_starts(runs: Trajectories, what: str, cure: str) -> None:
+    """Refuse runs with uncertain initial states where a table would forget that they are."""
+    if runs.is_windowed or runs.initial_state_noise.any():
+        raise InputError(f"{what} cannot say that {runs.kind} begin with measured states (initial_state_noise): {cure}")
+
+
+def _recording(
+    table: Table, name: str, state_names: Sequence[str], input_names: Sequence[str]
+) -> tuple[FloatArray, FloatArray]:
+    rows = table.runs[name]
+    if len(rows) < 2:
+        raise InputError(f"{table.source}, row {rows[0].line}: {table.kind} {name} has one step only; leave it out")
+    return table.numbers(rows, state_names), table.numbers(rows[:-1], input_names)

@@ -1,0 +1,65 @@
+"""Two parts of recorded runs that share no sample, so that one can judge what was learnt from the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+from .arrays import IndexArray
+
+_BLOCKS = 5  # of windows that are held out: at most so many
+
+Mask = npt.NDArray[np.bool_]
+
+
+def held_out(n_held: int, n_runs: int, rng: np.random.Generator) -> tuple[IndexArray, IndexArray]:
+    """Which of `n_runs` whole runs are kept and which are held out, at random."""
+    shuffled = rng.permutation(n_runs)
+    return np.sort(shuffled[n_held:]), np.sort(shuffled[:n_held])
+
+
+def held_out_windows(n_held: int, origins: IndexArray, horizon: int, rng: np.random.Generator) -> tuple[Mask, Mask]:
+    """Which windows are kept and which are held out, so that no sample is in both.
+
+    The smaller part is made of up to five blocks of neighbours, and windows that touch both parts belong to neither.
+    """
+    n_windows = len(origins)
+    blocks, rest = _blocks(min(n_held, n_windows - n_held), origins, horizon, rng)
+    return (rest, blocks) if 2 * n_held <= n_windows else (blocks, rest)
+
+
+def _blocks(n: int, origins: IndexArray, horizon: int, rng: np.random.Generator) -> tuple[Mask, Mask]:
+    """Which windows belong to blocks of `n` in all, and which share no sample with those.
+
+    There are as many blocks as leave out no more windows than they hold; a single one is at the end.
+    """
+    in_order = np.lexsort(origins.T[::-1])
+    for n_blocks in range(min(_BLOCKS, n), 0, -1):
+        chosen = np.zeros(len(origins), dtype=bool)
+        for number, segment in enumerate(np.array_split(in_order, n_blocks)):
+            size = (n + number) // n_blocks
+            last = len(segment) - size
+            first = last if n_blocks == 1 else int(rng.integers(last + 1))
+            chosen[segment[first : first + size]] = True
+        rest = ~_touched_by(chosen, origins, horizon)
+        if (~chosen & ~rest).sum() <= n:
+            break
+    if not rest.any():
+        raise InputError(
+            f"all {len(origins)} windows share samples with those to be held out: hold none out, record more, or cut "
+            "shorter windows"
+        )
+    return chosen, rest
+
+
+def _touched_by(chosen: Mask, origins: IndexArray, horizon: int) -> Mask:
+    """Which windows share a sample with a chosen one: those of the same recording, begun at most `horizon` apart."""
+    touched = np.zeros(len(origins), dtype=bool)
+    for recording in np.unique(origins[chosen, 0]):
+        mine = origins[:, 0] == recording
+        firsts, taken = origins[mine, 1], np.sort(origins[mine & chosen, 1])
+        before = np.searchsorted(taken, firsts - horizon)
+        up_to = np.searchsorted(taken, firsts + horizon, side="right")
+        touched[mine] = up_to > before
+    return touched
