@@ -231,7 +231,7 @@ class _Problem:
         x, rows = self.point(at.s), []
         for constraint, bound in zip(self.constraints, at.bounds, strict=True):
             assert isinstance(constraint.envelope, OptimalEnvelope)
-            rows.append(constraint.envelope.witness_gradient(x, bound.witness) * self.ranges)
+            rows.append(constraint.gradient(x, bound) * self.ranges)
         return np.nan_to_num(np.array(rows))
 
     def given(self, start: npt.ArrayLike) -> list[_Point]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scipy.linalg import solve_triangular
 
@@ -18,7 +19,7 @@ from ..errors import InputError
 from .base import Envelope, Side, UpperBound
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AlternatingEnvelope(Envelope):
     """For fixed `lambda` the least over `nu`, then for fixed `nu` the least over `lambda`, `iterations` times.
 
@@ -26,6 +27,7 @@ class AlternatingEnvelope(Envelope):
     early when `lambda` moves by no more than `tolerance` times itself.
     """
 
+    has_witnesses: ClassVar[bool] = True
     iterations: int = 10
     tolerance: float = 1e-9
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from ..arithmetic.printing import rounded_down, rounded_up
 from ..assumptions.norms import NormBound
 from ..data.arrays import FloatArray, as_points, non_negative
 from ..data.observations import Observations
@@ -43,7 +44,7 @@ class UpperBound:
     witness: Witness | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Band:
     """Bounds at `m` queries: `lower <= L f <= upper`.
 
@@ -61,6 +62,12 @@ class Band:
     def __len__(self) -> int:
         return len(self.upper)
 
+    def __repr__(self) -> str:
+        if not len(self):
+            return "Band(no queries)"
+        ends = f"from {rounded_down(float(self.lower.min()))} to {rounded_up(float(self.upper.max()))}"
+        return f"Band({len(self)} queries, {ends}, widest {rounded_up(float(self.width.max()))})"
+
     @property
     def width(self) -> FloatArray:
         return self.upper - self.lower
@@ -76,29 +83,55 @@ class Band:
         return self.witnesses[i]
 
 
-@dataclass(frozen=True, eq=False)
+class GivenNormBound:
+    """A field that takes a number or a `NormBound` and is a `NormBound` from then on."""
+
+    def __get__(self, instance: object, owner: type | None = None) -> NormBound:
+        if instance is None:
+            raise AttributeError("norm_bound")  # so that the field has no default
+        bound: NormBound = vars(instance)["norm_bound"]
+        return bound
+
+    def __set__(self, instance: object, bound: float | NormBound) -> None:
+        vars(instance)["norm_bound"] = NormBound.of(bound)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Envelope(ABC):
     """Guaranteed bounds of an unknown function from `data` and a bound of its norm in the RKHS of `kernel`.
 
-    Data that refute the norm bound are refused when the envelope is built.
+    Data that refute the norm bound are refused when the envelope is built. What a method can do is declared on its
+    class, so that nobody needs to ask which class it is.
     """
 
     is_certain: ClassVar[bool] = True
     """Whether the bounds hold for certain under the assumptions, or only with a probability."""
 
+    has_witnesses: ClassVar[bool] = False
+    """Whether bounds come with the weights that prove them, which a certificate holds and the checker evaluates."""
+
+    has_gradients: ClassVar[bool] = False
+    """Whether `end_gradient` tells how fast the bounds move with the query, as planning needs to know."""
+
     data: Observations
     kernel: Kernel
-    norm_bound: float | NormBound
+    norm_bound: GivenNormBound = GivenNormBound()
     nugget: float = 0.0
     """Added to the diagonal of the kernel matrix of the data: bounds stay valid and become wider."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "norm_bound", NormBound.of(self.norm_bound))
         object.__setattr__(self, "nugget", non_negative(self.nugget, "nugget"))
         # A nugget would let functions miss the intervals.
         gram = Gram(self.data.X, self.kernel) if self.nugget else self.gram
         start = least_norm(gram, self.data.lower, self.data.upper) if self.nugget else self.least_norm
-        NormBound.of(self.norm_bound).require_consistent(gram, start, self.data)
+        self.norm_bound.require_consistent(gram, start, self.data)
+
+    def __repr__(self) -> str:
+        data = f"{len(self.data)} inputs, n_dims={self.data.n_dims}"
+        bound = f"norm_bound={self.radius!r} ({self.norm_bound.provenance})"
+        own = [(f, getattr(self, f.name)) for f in fields(self) if f.name not in ("data", "kernel", "norm_bound")]
+        options = [f"{f.name}={value!r}" for f, value in own if np.isscalar(value) and value != f.default]
+        return f"{type(self).__name__}({', '.join([data, repr(self.kernel), bound, *options])})"
 
     def __le__(self, limit: float) -> Constraint:
         """`f <= limit`, as `minimise` takes it."""
@@ -110,7 +143,7 @@ class Envelope(ABC):
     @property
     def radius(self) -> float:
         """The norm bound as a number."""
-        return NormBound.of(self.norm_bound).value
+        return self.norm_bound.value
 
     @cached_property
     def gram(self) -> Gram:
@@ -144,6 +177,18 @@ class Envelope(ABC):
     @abstractmethod
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
         """An upper bound of every functional for the data as seen from `side`."""
+
+    def end_gradient(self, z: FloatArray, side: int, witness: Witness | None) -> FloatArray:
+        """How fast the lower (`side` 0) or upper (1) bound of `f(z)` moves with `z`; NaN where it has a kink.
+
+        `witness` is what proves the bound there, None for methods without witnesses. The shape is `(n_dims,)`.
+        """
+        gradient = self.upper_gradient(self.sides[side], z, witness)
+        return gradient if side else -gradient
+
+    def upper_gradient(self, side: Side, z: FloatArray, witness: Witness | None) -> FloatArray:
+        """The gradient of the upper bound at `z` as seen from `side`, by methods that have gradients."""
+        raise InputError(f"there are no gradients of {type(self).__name__}; OptimalEnvelope has them")
 
     def bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
         """Bounds of `f` at the rows of `Xq`, shape `(m, n_dims)`.
@@ -180,7 +225,7 @@ class Envelope(ABC):
         if workers == 1 or len(functionals) < 2:
             below, above = (self.upper_bounds(side, functionals) for side in self.sides)
             return below, above
-        # a few chunks a worker: long enough to pay for their journey, short enough to share out evenly
+        # a few chunks per worker: long enough to pay for their journey, short enough to share out evenly
         chunks = np.array_split(np.arange(len(functionals)), min(len(functionals), 4 * workers))
         tasks = [(side, [functionals[i] for i in chunk]) for side in self.sides for chunk in chunks]
         parts = list(in_parallel(self.upper_bounds, tasks, n_jobs))
@@ -193,7 +238,7 @@ class Envelope(ABC):
         if self.is_certain and len(inverted):
             i = int(inverted[0])
             raise FalsifiedNormBoundError(
-                f"norm_bound {self.radius:.9g} ({NormBound.of(self.norm_bound).provenance}) is refuted by the data: at "
+                f"norm_bound {self.radius:.9g} ({self.norm_bound.provenance}) is refuted by the data: at "
                 f"query {i} the unknown function would have to be at least {lower[i]:.9g} and at most {upper[i]:.9g}; "
                 "raise norm_bound (or the safety factor), shorten the lengthscale, or raise noise_bound if that is too "
                 "small"

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..arithmetic.rounding import dot_up, enlarged, product_up, sum_up
 from ..assumptions.regression import KernelModel
+from ..data.arrays import FloatArray
 from ..engine.functionals import Functional
 from ..engine.witness import Witness
 from .base import Envelope, Side, UpperBound
-from .projection import deviation_up, radius_up
+from .projection import deviation_up, distance_up
+
+_SMOOTHING = 1e-7  # of roots and absolute values, for their derivatives
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClosedFormEnvelope(Envelope):
     """`s(x) -+ S(x)`, `S = P_X(x) sqrt(Gamma^2 + Delta) + sum_i |w_i| h_i + |w'y - s(x)|`, `w = K^-1 K_Xx`.
 
@@ -25,6 +28,7 @@ class ClosedFormEnvelope(Envelope):
     are the intervals, and `Delta`, the minimum in Proposition 3, is minus the least squared norm through them.
     """
 
+    has_gradients: ClassVar[bool] = True
     model: KernelModel | None = None
 
     def __post_init__(self) -> None:
@@ -41,19 +45,37 @@ class ClosedFormEnvelope(Envelope):
             nominal = sign * self._nominal(functional)
             offset = max(dot_up(y, weights) - nominal, nominal + dot_up(-y, weights))
             width = sum_up(
-                deviation_up(functional, self.gram, weights, self._centre, self._radius),
+                deviation_up(functional, self.gram, weights, self._centre, self._furthest),
                 dot_up(np.abs(weights), self.data.half_width),
                 enlarged(offset, roundings=4),
             )
             bounds.append(UpperBound(sum_up(nominal, width)))
         return bounds
 
-    def casadi_bounds(self, x: Any, smoothing: float) -> tuple[Any, Any]:
-        """Upper bounds of `-f` and of `f` at a CasADi column, for a solver: smoothed, and not rounded outwards."""
+    def upper_gradient(self, side: Side, z: FloatArray, witness: Witness | None) -> FloatArray:
+        """That of the smoothed bound, by CasADi."""
+        gradients: FloatArray = np.array(self._gradients(z))
+        return gradients[0 if side.is_mirrored else 1]
+
+    @cached_property
+    def _gradients(self) -> Any:
+        """Of the upper bounds of `-f` and of `f`, compiled once."""
+        import casadi
+
+        z = casadi.MX.sym("z", self.data.n_dims)
+        bounds = casadi.vertcat(*self._casadi_bounds(z))
+        return casadi.Function("gradients", [z], [casadi.jacobian(bounds, z)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What CasADi compiled stays behind."""
+        return {name: value for name, value in vars(self).items() if name != "_gradients"}
+
+    def _casadi_bounds(self, x: Any) -> tuple[Any, Any]:
+        """Upper bounds of `-f` and of `f` at a CasADi column, for derivatives: smoothed, and not rounded outwards."""
         import casadi
 
         def magnitude(value: Any) -> Any:
-            return casadi.sqrt(value**2 + smoothing**2)
+            return casadi.sqrt(value**2 + _SMOOTHING**2)
 
         K = casadi.DM(self.gram.whole)
         k = self.kernel.casadi(x, self.data.X).T
@@ -61,7 +83,7 @@ class ClosedFormEnvelope(Envelope):
         distance2 = self.kernel.variance - 2.0 * casadi.dot(w, k) + casadi.dot(w, K @ w)
         s = self._model.casadi(x)
         width = (
-            self._radius * casadi.sqrt(casadi.fmax(distance2, 0.0) + smoothing**2)
+            self._furthest * casadi.sqrt(casadi.fmax(distance2, 0.0) + _SMOOTHING**2)
             + casadi.dot(magnitude(w), casadi.DM(self.data.half_width))
             + magnitude(casadi.dot(w, casadi.DM(self.data.centre)) - s)
         )
@@ -85,8 +107,8 @@ class ClosedFormEnvelope(Envelope):
         return Witness.sparse(self.least_norm.indices, self.least_norm.weights)
 
     @cached_property
-    def _radius(self) -> float:
-        """`sqrt(Gamma^2 + Delta)`, from the least-norm function, rounded up."""
+    def _furthest(self) -> float:
+        """How far `f` can be from the least-norm function, `sqrt(Gamma^2 + Delta)`, rounded up."""
         norm = self._centre.norm_up(self.gram)
         least_inner = self._centre.inner_at_least(self.data.lower, self.data.upper)
-        return radius_up(product_up(self.radius, self.radius), product_up(norm, norm), least_inner)
+        return distance_up(product_up(self.radius, self.radius), product_up(norm, norm), least_inner)

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ..errors import InputError, SolverError
 from .base import Envelope, Side, UpperBound
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConicEnvelope(Envelope):
     """Optimal bounds by an interior-point solver: Clarabel by default, MOSEK where it is licensed.
 
@@ -32,6 +32,7 @@ class ConicEnvelope(Envelope):
     otherwise the bound is infinite and a warning says why.
     """
 
+    has_witnesses: ClassVar[bool] = True
     solver: str = "CLARABEL"
     formulation: Literal["primal", "dual"] = "dual"
 

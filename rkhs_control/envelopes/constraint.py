@@ -14,7 +14,7 @@ from ..engine.functionals import Points
 from ..errors import InputError
 
 if TYPE_CHECKING:
-    from .base import Envelope, UpperBound
+    from .base import Envelope, Side, UpperBound
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,15 @@ class Constraint:
 
     def bounds(self, X: FloatArray) -> Sequence[UpperBound]:
         """Upper bounds of `f` (of `-f` for a floor) at the rows of `X`."""
-        side = self.envelope.sides[0 if self.is_floor else 1]
-        return self.envelope.upper_bounds(side, [Points.value(x) for x in X])
+        return self.envelope.upper_bounds(self._side, [Points.value(x) for x in X])
+
+    def gradient(self, x: FloatArray, bound: UpperBound) -> FloatArray:
+        """Of such a bound by `x`, `(n_dims,)`; NaN where it has a kink."""
+        return self.envelope.upper_gradient(self._side, x, bound.witness)
+
+    @property
+    def _side(self) -> Side:
+        return self.envelope.sides[0 if self.is_floor else 1]
 
     def margin(self, bound: UpperBound) -> float:
         """By how much a bound is within the limit; the sign is exact, so zero or more is certified."""

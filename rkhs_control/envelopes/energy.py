@@ -15,10 +15,10 @@ from ..engine.functionals import Functional
 from ..engine.gram import Gram
 from ..engine.witness import Witness
 from .base import Envelope, Side, UpperBound
-from .projection import deviation_up, radius_up
+from .projection import deviation_up, distance_up
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EnergyEnvelope(Envelope):
     """`mu_s(x) + beta_s sqrt(Sigma_s(x))`, the least over the scalar `s`; every `s` is valid.
 
@@ -81,6 +81,6 @@ class EnergyEnvelope(Envelope):
         size = float(np.abs(centre).sum())
         norm2 = sum_up(product_up(self.radius, self.radius), quotient_up(self._energy, s))
         square_up = sum_up(square, relative * (self.kernel.variance + s) * size * size)
-        radius = radius_up(norm2, square_up, dot_down(y, centre))
+        furthest = distance_up(norm2, square_up, dot_down(y, centre))
         middle = Witness(np.arange(len(y), dtype=np.int64), centre)
-        return sum_up(dot_up(y, weights), deviation_up(functional, gram, weights, middle, radius))
+        return sum_up(dot_up(y, weights), deviation_up(functional, gram, weights, middle, furthest))

@@ -17,7 +17,7 @@ from ..errors import InputError
 from .base import Envelope, Side, UpperBound
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GaussianProcessEnvelope(Envelope):
     """`mu(x) +- beta sigma(x)`, `beta = Gamma + 4 lambda sqrt(gamma + 1 + ln(1 / delta))`.
 

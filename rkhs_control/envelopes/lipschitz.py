@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeGuard
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ..errors import InputError
 from .base import Envelope, Side, UpperBound
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LipschitzEnvelope(Envelope):
     """`min_i ( upper_i + Gamma || k_x - k_{x_i} || )` and its mirror: the best that one sample alone can say.
 
@@ -31,6 +31,7 @@ class LipschitzEnvelope(Envelope):
     both bounds counts. Data that refute the constant are refused. A bound from it has no witness.
     """
 
+    has_witnesses: ClassVar[bool] = True
     constant: float | None = None
     scales: float | Sequence[float] = 1.0
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +35,12 @@ _NEIGHBOUR = 0.1
 _NEAREST, _ROWS_A_ROUND, _MAX_ROUNDS = 192, 64, 60
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OptimalEnvelope(Envelope):
     """`C(x) = min_w U(x; w)` and its mirror (the paper's P1 and D1), exactly, for every query."""
+
+    has_witnesses: ClassVar[bool] = True
+    has_gradients: ClassVar[bool] = True
 
     def bounds_with_gradient(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
         """Bounds at the rows of `Xq` with their gradients, `(m, n_dims)`, by the envelope theorem.
@@ -47,18 +51,19 @@ class OptimalEnvelope(Envelope):
         band = self.bounds(queries, n_jobs)
         pairs = [band.witness(i) for i in range(len(queries))]
         lower, upper = (
-            np.array([self.witness_gradient(x, pair[side]) for x, pair in zip(queries, pairs, strict=True)])
+            np.array([self.end_gradient(x, side, pair[side]) for x, pair in zip(queries, pairs, strict=True)])
             for side in (0, 1)
         )
-        return replace(band, lower_gradient=-lower, upper_gradient=upper)
+        return replace(band, lower_gradient=lower, upper_gradient=upper)
 
-    def witness_gradient(self, x: FloatArray, witness: Witness | None) -> FloatArray:
-        """By the query, of the bound at `x` that a witness proves; NaN where the bound has a kink."""
-        assert witness is not None
-        norm = witness.residual_norm_up(Points.value(x), self.gram)
+    def upper_gradient(self, side: Side, z: FloatArray, witness: Witness | None) -> FloatArray:
+        """That of the witness held fixed, by the envelope theorem."""
+        if witness is None:
+            raise InputError("the gradient of an optimal bound needs the witness that proves it there; got None")
+        norm = witness.residual_norm_up(Points.value(z), self.gram)
         if norm <= math.sqrt(UNIT_ROUNDOFF):
-            return np.full(len(x), np.nan)
-        slopes = self.kernel.gradient(x[None, :], self.data.X[witness.indices])[0]
+            return np.full(len(z), np.nan)
+        slopes = self.kernel.gradient(z[None, :], self.data.X[witness.indices])[0]
         return -self.radius / norm * (witness.weights @ slopes)
 
     def derivative_bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:

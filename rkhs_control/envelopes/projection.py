@@ -1,6 +1,7 @@
 r"""Bounds around a projection: what the closed form and the energy bound have in common.
 
-Let `g_a = sum_i a_i k_{x_i}` be any centre with `||f - g_a|| <= R`. Then for *every* weights `w`
+Let `g_a = sum_i a_i k_{x_i}` be any centre, and `||f - g_a|| <= R`, the furthest that `f` can be from it. Then for
+*every* weights `w`
 
     | L f - sum_i w_i f(x_i) |  <=  R || L - sum_i w_i k_{x_i} ||  +  | < g_a, L - sum_i w_i k_{x_i} > |
 
@@ -19,7 +20,7 @@ from ..engine.gram import Gram
 from ..engine.witness import Witness
 
 
-def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, centre: Witness, radius: float) -> float:
+def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, centre: Witness, furthest: float) -> float:
     """The right-hand side of the inequality above, rounded up; `gram` holds the nugget."""
     n = len(gram.X)
     everywhere: IndexArray = np.arange(n, dtype=np.int64)
@@ -31,12 +32,12 @@ def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, centre
     size = (gram.kernel.variance + gram.nugget) * float(np.abs(weights).sum())
     error = functional.row_error(gram.kernel) + 2.0 * UNIT_ROUNDOFF * np.abs(row) + relative * size
     return sum_up(
-        product_up(radius, distance),
+        product_up(furthest, distance),
         dot_up(np.abs(centre.weights), (np.abs(residual) + error)[centre.indices]),
     )
 
 
-def radius_up(norm2: float, square: float, least_inner: float) -> float:
+def distance_up(norm2: float, square: float, least_inner: float) -> float:
     """`sqrt(norm2 + ||g||^2 - 2 <f, g>)`, the largest distance of `f` from `g`, rounded up.
 
     Given the squares of their norms, rounded up, and the least inner product, rounded down.
