@@ -1,5 +1,6 @@
 """The documentation as it is built: no warning, every block executed, nothing fetched, every public name explained."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -56,6 +57,34 @@ def test_every_page_is_named_on_the_first_one():
     index = (ROOT / "docs" / "index.md").read_text()
     for page in PAGES:
         assert page.stem == "index" or f"]({page.name})" in index, f"{page.name} is not in the map of index.md"
+
+
+def tree_of_the_documentation():
+    """docs/tree.py, which writes the generated parts of the page on architecture."""
+    spec = importlib.util.spec_from_file_location("tree", ROOT / "docs" / "tree.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_on_architecture_is_true():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert tree_of_the_documentation().filled(page) == page, "run `python docs/tree.py`"
+    for path in re.findall(r"`([a-z_]+/(?:[a-z_]+\.py)?)`", page):
+        assert (ROOT / "rkhs_control" / path).exists() or (ROOT / path).exists(), path
+
+
+def test_every_room_is_in_the_picture():
+    picture = (ROOT / "docs" / "_static" / "architecture.svg").read_text()
+    assert sorted(re.findall(r'class="room"[^>]*>(\w+)<', picture)) == sorted(rkhs_control.ROOMS)
+
+
+def test_every_file_says_what_it_is_for_in_one_line():
+    tree = tree_of_the_documentation()
+    for room in rkhs_control.ROOMS:
+        path = tree.path_of(room)
+        for file in [path] if path.is_file() else path.rglob("*.py"):
+            assert tree.first_line(file).endswith((".", ":", "?", "!")), file.relative_to(ROOT)
 
 
 def test_messages_that_are_explained_are_in_the_code():

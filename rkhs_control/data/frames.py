@@ -45,7 +45,7 @@ def read_frame(
         named,
         header="frame",
         kinds=(trajectory,),
-        clocks=("time", "step") if time is None else (time,),
+        clock=time,
         sampling_time=fields.get("sampling_time"),
     )
     return trajectories_of(table, horizon=horizon, stride=stride, fields=fields)

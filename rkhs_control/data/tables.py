@@ -116,7 +116,7 @@ def table_of(
     *,
     header: str,
     kinds: Sequence[str] = ("trajectory",),
-    clocks: Sequence[str] = ("time", "step"),
+    clock: str | None = None,
     sampling_time: float | None = None,
 ) -> Table:
     """The table of some records, each a number and the text of its cells.
@@ -131,15 +131,16 @@ def table_of(
         Columns that will be read.
     kinds : sequence of str
         Columns that may tell runs apart, the first that there is counts; if there is none, all rows are of one run.
-    clocks : sequence of str
-        Columns that may order the rows of a run; `step` counts them, any other holds seconds.
+    clock : str, optional
+        The column that orders the rows of a run: `step` counts them, any other holds seconds. By default it is `time`,
+        or else `step`.
     sampling_time : float, optional
         By which times must be apart; by default the spacing of the first two.
     """
     columns = [one_line(column) for column in columns]
     kind = next((name for name in kinds if name in columns), kinds[0])
-    clock = _clock(header, columns, clocks)
-    keys = [name for name in (kind, clock) if name in columns]
+    clock = _clock(header, columns) if clock is None else one_line(clock)
+    keys = [kind, clock] if kind in columns else [clock]
     _require_columns(header, columns, [*keys, *map(one_line, wanted)])
     runs = _runs(source, [Row(line, _cells(source, line, columns, cells)) for line, cells in records], kind, clock)
     spacing = _spacing(runs, clock, sampling_time)
@@ -203,12 +204,11 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}, row {line}: this is not readable as CSV ({error})") from None
 
 
-def _clock(header: str, columns: Sequence[str], clocks: Sequence[str]) -> str:
-    for name in clocks:
+def _clock(header: str, columns: Sequence[str]) -> str:
+    for name in ("time", "step"):
         if name in columns:
             return name
-    wanted = " or ".join(map(repr, sorted(clocks)))
-    raise InputError(f"{header}: a column {wanted} is needed; there is: {', '.join(columns)}")
+    raise InputError(f"{header}: a column 'step' or 'time' is needed; there is: {', '.join(columns)}")
 
 
 def _require_columns(header: str, columns: list[str], wanted: list[str]) -> None:

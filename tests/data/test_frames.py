@@ -97,7 +97,7 @@ def test_short_floats_keep_their_value():
         (frame_of().drop(columns="y"), {}, "frame: there is no column 'y'"),
         (frame_of().rename(columns={"x": "X"}), {}, "no column 'x'; there is: .*; did you mean 'X'"),
         (frame_of().drop(columns="step"), {}, "frame: a column 'step' or 'time' is needed"),
-        (frame_of(), {"time": "when"}, "frame: a column 'when' is needed"),
+        (frame_of(), {"time": "when"}, "frame: there is no column 'when'"),
         (frame_of(), {"trajectory": "batch"}, "frame: there is no column 'batch'"),
         (frame_of(trajectory=list("aabbbb"), step=[0, 1, 0, 1, 2, 3]), {}, "frame: runs have from 1 to 3 steps"),
         (frame_of().head(0), {}, "frame: there are no rows"),
