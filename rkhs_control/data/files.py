@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import InputError
 from .arrays import as_floats
 from .plans import Plans
-from .recordings import bounds_as_read, require_horizon, require_known_starts, trajectories_of
+from .recordings import bounds_as_read, require_horizon, trajectories_of
 from .tables import one_line, read_table, write_rows
 from .trajectories import Trajectories
 
@@ -172,7 +172,11 @@ def _format_of(path: Path, formats: dict[str, Callable[..., Any]]) -> Callable[.
 
 
 def _write_csv(runs: Trajectories, path: Path) -> None:
-    require_known_starts(runs, f"{path}: a CSV file", "save them as .npz, .mat or .h5")
+    if runs.has_measured_starts:
+        raise InputError(
+            f"{path}: a CSV file cannot say that {runs.kind} begin with measured states (initial_state_noise): save "
+            "them as .npz, .mat or .h5"
+        )
     rows: list[list[Any]] = []
     for number in range(len(runs)):
         inputs = [*runs.inputs[number].tolist(), [""] * runs.n_inputs]

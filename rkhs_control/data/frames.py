@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from .recordings import require_horizon, require_known_starts, trajectories_of
+from .recordings import require_horizon, trajectories_of
 from .tables import table_of
 from .trajectories import Trajectories
 
@@ -58,7 +58,11 @@ def write_frame(runs: Trajectories) -> DataFrame:
     except ImportError:
         raise InputError("frames need pandas (`pip install rkhs_control[pandas]`)") from None
 
-    require_known_starts(runs, "a frame", "take their states and inputs as arrays")
+    if runs.has_measured_starts:
+        raise InputError(
+            f"a frame cannot say that {runs.kind} begin with measured states (initial_state_noise): take the arrays "
+            "states and inputs, or the frame of the recordings before they are cut"
+        )
     names = (*runs.state_names, *runs.input_names)
     taken = [name for name in names if name in _KEYS or names.count(name) > 1]
     if taken:

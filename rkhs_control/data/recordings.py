@@ -63,12 +63,6 @@ def require_horizon(horizon: int | None, stride: int) -> None:
         raise InputError(f"stride is how far windows are apart, which only horizon makes; got {stride} without it")
 
 
-def require_known_starts(runs: Trajectories, what: str, cure: str) -> None:
-    """Refuse runs with uncertain initial states where a table would forget that they are."""
-    if runs.is_windowed or runs.initial_state_noise.any():
-        raise InputError(f"{what} cannot say that {runs.kind} begin with measured states (initial_state_noise): {cure}")
-
-
 def _recording(
     table: Table, name: str, state_names: Sequence[str], input_names: Sequence[str]
 ) -> tuple[FloatArray, FloatArray]:

@@ -210,6 +210,11 @@ class Trajectories:
         return bool((firsts > 0).any()) or len(np.unique(recordings)) < len(self)
 
     @property
+    def has_measured_starts(self) -> bool:
+        """Whether the runs begin with measured states, which a table of states and inputs cannot say."""
+        return self.is_windowed or bool(self.initial_state_noise.any())
+
+    @property
     def kind(self) -> str:
         """What they are called in messages."""
         return "windows" if self.is_windowed else "runs"
