@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..arithmetic.rounding import UNDERFLOW, UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, positive
 from ..data.observations import Observations
 from ..data.trajectories import Trajectories
@@ -25,6 +24,7 @@ from ..errors import ContradictoryDataError, InputError, SolverError, UnsettledN
 from ..kernels.base import Kernel
 from ..kernels.radial import SquaredExponential
 from ..parallel import Progress, collect, in_parallel
+from .intervals import displacement, step_observations
 from .norms import TINY, NormBound, least_norm_estimate, norm_growth
 from .regression import cross_validate, cross_validate_per_dimension
 
@@ -85,14 +85,6 @@ class _Choice(NamedTuple):
     norm_bound: NormBound
     regularisation: float
     growth: FloatArray
-
-
-def step_observations(
-    runs: Trajectories, n: int, i: int, noise_bound: float | FloatArray | None = None
-) -> Observations:
-    """What the runs say about state `i` after `n` steps, as a function of `runs.arguments(n)`."""
-    noise = runs.noise_bound[n - 1, i] if noise_bound is None else noise_bound
-    return Observations(runs.arguments(n), runs.states[:, n, i], noise)
 
 
 def select_assumptions(
@@ -170,19 +162,6 @@ def select_assumptions(
     if selection.doubt:
         warnings.warn(selection.doubt, UnsettledNormWarning, stacklevel=2)
     return selection
-
-
-def displacement(kernel: Kernel, radius: float, noise: FloatArray, n_known: int) -> float:
-    """The largest `|f(z) - f(z')|` for `||f|| <= radius` and `z'` within `noise` in the first coordinates, rounded up.
-
-    It is `radius || k_z - k_z' ||` at the corner, because kernels fall with every coordinate's distance; the `n_known`
-    coordinates that follow are the same.
-    """
-    corner = np.concatenate([noise, np.zeros(n_known)])[None, :]
-    fall = float(kernel.fall(corner, np.zeros_like(corner))[0, 0])
-    if np.any(noise):
-        fall += UNDERFLOW * kernel.variance
-    return radius * math.sqrt(2.0 * fall) * (1.0 + kernel.rounding(corner.shape[1]) + 8.0 * UNIT_ROUNDOFF)
 
 
 def _estimate(runs: Trajectories, n: int, i: int, kernel: Kernel, noise: FloatArray) -> tuple[NormBound, Observations]:

@@ -6,16 +6,17 @@ What it returns is a plan to be certified, not a promise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..assumptions.intervals import step_observations
 from ..assumptions.regression import KernelModel, kernel_ridge
-from ..assumptions.selection import step_observations
 from ..data.arrays import FloatArray, as_floats, as_points, as_vector
+from ..data.limits import GivenLimits, Intervals, Limits
 from ..data.sets import Box
 from ..data.trajectories import Trajectories
 from ..errors import InputError
@@ -78,19 +79,34 @@ class CertaintyEquivalentOCP:
     ----------
     models : by step and state, kernel models of `z = (x_0, u_0, ..., u_{n-1})`
     cost : a `Cost`, such as `QuadraticCost`
-    input_limits, state_limits : Box
+    limits : Limits
+        Of the predicted states, a box, and of the inputs. Rates are not part of this problem: `certify` looks at them.
     tightening : room that is left for what the models get wrong; none by default
     """
 
     models: tuple[tuple[KernelModel, ...], ...]
     cost: Cost
-    input_limits: Box
-    state_limits: Box
+    limits: Limits
     tightening: Tightening | None = None
 
     @classmethod
-    def from_runs(cls, runs: Trajectories, kernels: Any, regularisations: Any, **fields: Any) -> CertaintyEquivalentOCP:
-        """On kernel-ridge models of recorded runs; kernels and regularisations for all, or by step and state."""
+    def from_runs(
+        cls,
+        runs: Trajectories,
+        kernels: Any,
+        regularisations: Any,
+        *,
+        cost: Cost,
+        limits: GivenLimits | None = None,
+        state_limits: GivenLimits | None = None,
+        input_limits: Box | Intervals | None = None,
+        tightening: Tightening | None = None,
+    ) -> CertaintyEquivalentOCP:
+        """On kernel-ridge models of recorded runs; kernels and regularisations for all, or by step and state.
+
+        Limits as for `certify`: one object, or its parts by name.
+        """
+        placed = Limits.of(limits, state_limits, input_limits).over(runs.state_names, runs.input_names)
         kernel = by_step_and_state(kernels, Kernel, "kernels", runs)
         added = by_step_and_state(regularisations, (float, int), "regularisations", runs)
         models = [
@@ -99,16 +115,18 @@ class CertaintyEquivalentOCP:
             )
             for n in range(runs.horizon)
         ]
-        return cls(tuple(models), **fields)
+        return cls(tuple(models), cost, replace(placed, inputs=placed.input_box), tightening)
 
     @classmethod
     def from_predictor(
-        cls, predictor: MultiStepPredictor, regularisations: Any, **fields: Any
+        cls, predictor: MultiStepPredictor, regularisations: Any, **settings: Any
     ) -> CertaintyEquivalentOCP:
-        """On kernel-ridge models with the data and kernels of a predictor."""
-        return cls.from_runs(predictor.runs, predictor.kernels, regularisations, **fields)
+        """On kernel-ridge models with the data and kernels of a predictor; `settings` as for `from_runs`."""
+        return cls.from_runs(predictor.runs, predictor.kernels, regularisations, **settings)
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.limits.states, Box) and isinstance(self.limits.inputs, Box)):
+            raise InputError("the certainty-equivalent problem takes limits of states and of inputs as boxes")
         crossed = np.argwhere(self._tightened[0] > self._tightened[1])
         if len(crossed):
             n, i = crossed[0]
@@ -117,6 +135,14 @@ class CertaintyEquivalentOCP:
     @property
     def horizon(self) -> int:
         return len(self.models)
+
+    @property
+    def state_limits(self) -> Box:
+        return self.limits.states  # type: ignore[return-value]  # checked when built
+
+    @property
+    def input_limits(self) -> Box:
+        return self.limits.inputs  # type: ignore[return-value]
 
     @property
     def _tightened(self) -> tuple[FloatArray, FloatArray]:

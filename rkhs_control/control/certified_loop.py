@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Any
@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..certificates.certificate import Certificate, Question, Verdict, input_violation, require_sizes
+from ..certificates.certificate import Certificate, Question, Verdict
+from ..certificates.margins import input_violation
 from ..data.arrays import FloatArray, as_floats, as_points, as_vector
-from ..data.sets import Box, Polytope
+from ..data.limits import GivenLimits, Limits, PlacedLimits
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ..prediction.predictor import MultiStepPredictor
 from .certainty_equivalent import CertaintyEquivalentOCP
@@ -113,7 +114,7 @@ class _Memory:
     refutation: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class CertifiedMPC:
     """A controller that applies what can be certified; it remembers its last certified plan and keeps a log.
 
@@ -130,7 +131,7 @@ class CertifiedMPC:
     ----------
     controller : a do-mpc `MPC`, a `CertaintyEquivalentOCP`, a `RobustOCP`, or any `Planner`
     predictor : what plans are certified with, over its own horizon if theirs is longer
-    state_limits, input_limits, input_rate_limits : as for `certify`
+    limits : Limits, or what limits the states alone
     safe_input : `(n_inputs,)` within the input limits, applied when nothing certified is left, at whatever rate
     repair : the robust problem that mends a plan; without one, none is mended
     initial_state_noise : float or (n_states,)
@@ -140,27 +141,43 @@ class CertifiedMPC:
 
     controller: Any
     predictor: MultiStepPredictor
-    state_limits: Box | Polytope
-    input_limits: Box
-    safe_input: npt.ArrayLike
-    repair: RobustOCP | None = None
-    input_rate_limits: Box | None = None
-    initial_state_noise: float | FloatArray | None = None
-    log: list[LoggedStep] = field(default_factory=list, init=False)
-    _planner: Planner = field(init=False, repr=False)
-    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False)
+    limits: PlacedLimits
+    safe_input: FloatArray
+    repair: RobustOCP | None
+    initial_state_noise: FloatArray
+    log: list[LoggedStep]
+    _planner: Planner = field(repr=False)
+    _memory: _Memory = field(repr=False)
 
-    def __post_init__(self) -> None:
-        runs = self.predictor.runs
-        require_sizes(self.predictor, self.state_limits, self.input_limits, self.input_rate_limits)
-        safe = as_vector(self.safe_input, "safe_input", runs.n_inputs)
-        violation = input_violation(safe[None], self.input_limits, None, runs.input_names)
+    def __init__(
+        self,
+        controller: Any,
+        predictor: MultiStepPredictor,
+        limits: GivenLimits,
+        safe_input: npt.ArrayLike,
+        *,
+        repair: RobustOCP | None = None,
+        initial_state_noise: npt.ArrayLike | None = None,
+    ) -> None:
+        runs = predictor.runs
+        placed = Limits.of(limits).over(runs.state_names, runs.input_names)
+        safe = as_vector(safe_input, "safe_input", runs.n_inputs)
+        violation = input_violation(safe[None], placed, runs.input_names)
         if violation is not None:
-            raise InputError(f"safe_input must keep input_limits, but {violation}")
-        noise = self.predictor.start_noise(self.initial_state_noise).copy()
-        object.__setattr__(self, "safe_input", _read_only(safe))
-        object.__setattr__(self, "initial_state_noise", _read_only(noise))
-        object.__setattr__(self, "_planner", planner_of(self.controller))
+            raise InputError(f"safe_input must keep the limits of the inputs, but {violation}")
+        values = {
+            "controller": controller,
+            "predictor": predictor,
+            "limits": placed,
+            "safe_input": _read_only(safe),
+            "repair": repair,
+            "initial_state_noise": _read_only(predictor.start_noise(initial_state_noise).copy()),
+            "log": [],
+            "_planner": planner_of(controller),
+            "_memory": _Memory(),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def refutation(self) -> str | None:
@@ -184,7 +201,7 @@ class CertifiedMPC:
         before, memory.plan = memory.plan, None
         state = self._measured(x0, reasons)
         decision, plan = self._decide(state, before, reasons)
-        applied = np.asarray(self.safe_input) if plan is None else plan.inputs
+        applied = self.safe_input if plan is None else plan.inputs
         if plan is None and not self._keeps_rates(applied):
             reasons.append("the change to the safe input exceeds its rate limits")
         certificate = None if plan is None else plan.certificate
@@ -230,7 +247,7 @@ class CertifiedMPC:
 
     def _contradiction(self, state: FloatArray, before: _PlanUnderway) -> str | None:
         """Where a measured state, wherever the true one may be around it, does not meet its box; compared exactly."""
-        noise, (lower, upper) = np.asarray(self.initial_state_noise), before.box
+        noise, (lower, upper) = self.initial_state_noise, before.box
         columns = (array.tolist() for array in (state, noise, lower, upper))
         outside = []
         for name, x, e, low, high in zip(self.predictor.runs.state_names, *columns, strict=True):
@@ -248,12 +265,12 @@ class CertifiedMPC:
         n_inputs, horizon = self.predictor.runs.n_inputs, self.predictor.horizon
         try:
             wanted = as_points(self._planner(state.copy()), "inputs", n_inputs)[:horizon]
-            wanted = self.input_limits.clip(wanted)  # solvers leave bounds by rounding
+            wanted = self.limits.input_box.clip(wanted)  # solvers leave bounds by rounding
             certificate = self._certify(state, wanted)
         except Exception as error:  # whatever a controller may do
             reasons.append(f"the controller has no plan ({error})")
             self._look_for_refutation(error, self.controller)
-            wanted = np.tile(np.asarray(self.safe_input), (horizon, 1))
+            wanted = np.tile(self.safe_input, (horizon, 1))
         else:
             if self._may_apply(certificate):
                 return Decision.CERTIFIED, _PlanUnderway(certificate)
@@ -281,7 +298,8 @@ class CertifiedMPC:
         if self._memory.applied is None:
             return True
         change = np.array([self._memory.applied, inputs])
-        return input_violation(change, None, self.input_rate_limits, self.predictor.runs.input_names) is None
+        rates = replace(self.limits, inputs=None)
+        return input_violation(change, rates, self.predictor.runs.input_names) is None
 
     def _objection(self, certificate: Certificate) -> str:
         if certificate.verdict is Verdict.CERTIFIED:
@@ -290,9 +308,7 @@ class CertifiedMPC:
 
     def _certify(self, state: FloatArray, plan: npt.ArrayLike) -> Certificate:
         """The certificate of a copy of the plan, which nobody else can change."""
-        noise = np.asarray(self.initial_state_noise)
-        limits = (self.state_limits, self.input_limits, self.input_rate_limits)
-        question = Question(state, _read_only(as_floats(plan, "inputs")), *limits, noise)
+        question = Question(state, plan, self.limits, self.initial_state_noise)
         try:
             certificate = question.ask(self.predictor)
         except Exception as error:

@@ -22,13 +22,12 @@ FORMAT = "rkhs_control predictor 1"
 def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
     """Write a predictor to an NPZ file."""
     path = _npz(file)
-    rows = predictor.envelopes
     assumptions = {
         "format": FORMAT,
         "method": method_name(predictor.method),
         "options": predictor.options,
-        "kernels": [[e.kernel.to_dict() for e in row] for row in rows],
-        "norm_bounds": [[vars(NormBound.of(e.norm_bound)) for e in row] for row in rows],
+        "kernels": [[kernel.to_dict() for kernel in row] for row in predictor.kernels],
+        "norm_bounds": [[vars(bound) for bound in row] for row in predictor.norm_bounds],
     }
     try:
         text = json.dumps(assumptions)

@@ -1,4 +1,4 @@
-"""Multi-step predictors: one envelope a step and a state, from the initial state and the inputs up to that step.
+"""Multi-step predictors: one envelope per step and state, from the initial state and the inputs up to that step.
 
 The state after `n` steps is an unknown function of `z = (x_0, u_0, ..., u_{n-1})`. Each of its components gets an
 envelope of its own, so that boxes do not build on boxes: no bound is propagated.
@@ -8,73 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..arithmetic.rounding import UNIT_ROUNDOFF
+from ..assumptions.intervals import displacement, widened_observations
 from ..assumptions.norms import NormBound, estimated_text
-from ..assumptions.selection import displacement, select_assumptions, step_observations
+from ..assumptions.selection import select_assumptions
 from ..data.arrays import FloatArray, as_floats, require_finite
 from ..data.observations import Observations
 from ..data.trajectories import Trajectories, noise_by_state, stacked
+from ..engine.functionals import Points
+from ..engine.witness import Witness
 from ..envelopes.base import Band, Envelope
 from ..envelopes.optimal import OptimalEnvelope
 from ..errors import InputError, RkhsControlError
 from ..kernels.base import Kernel
 from ..parallel import in_parallel
+from .tube import Tube
+
+KernelTable = tuple[tuple[Kernel, ...], ...]
+NormTable = tuple[tuple[NormBound, ...], ...]
+GivenKernels = Kernel | Sequence[Kernel | Sequence[Kernel]]
+"""One for all, one per step, or one per step and state."""
+GivenNorms = float | NormBound | Sequence[float | NormBound | Sequence[float | NormBound]]
+"""Likewise."""
 
 
-@dataclass(frozen=True, eq=False)
-class Tube:
-    """A box a step that holds the true state: `lower`, `upper` and `gap` of shape `(n_steps, n_states)`.
-
-    For many plans at once all have a leading axis. `initial_state_cost` is how much of the width of each box is there
-    because initial states, of the plan or of the recorded runs, are not known exactly; NaN where the method does not
-    tell. `witnesses`, with a last axis for lower and upper, prove the bounds; None where a method has none.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    gap: FloatArray
-    initial_state_cost: FloatArray
-    witnesses: npt.NDArray[np.object_]
-
-    def __getitem__(self, plan: int) -> Tube:
-        """The tube of one of many plans."""
-        return Tube(*(getattr(self, field.name)[plan] for field in fields(self)))
-
-    @property
-    def volumes(self) -> FloatArray:
-        """Of each box (areas, for two states)."""
-        volumes: FloatArray = np.prod(self.upper - self.lower, axis=-1)
-        return volumes
-
-    @property
-    def initial_state_share(self) -> float:
-        """`initial_state_cost` as a share of all widths together."""
-        return float(self.initial_state_cost.sum() / (self.upper - self.lower).sum())
-
-    def contains(self, states: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Whether the states at the steps 1, 2, ... lie in their boxes; shape `(n_steps,)`, plans in front."""
-        x = as_floats(states, "states")
-        if x.shape != self.lower.shape:
-            raise InputError(f"states must have the shape of the tube, {self.lower.shape}; got {x.shape}")
-        inside: npt.NDArray[np.bool_] = np.all((self.lower <= x) & (x <= self.upper), axis=-1)
-        return inside
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class MultiStepPredictor:
     """Boxes for the future states of a plant, guaranteed by recorded runs.
 
     Parameters
     ----------
     runs : Trajectories
-    kernels : Kernel, or a list of one a step, each a Kernel or a list of one a state
-    norm_bounds : float or NormBound, or lists like `kernels`
+    kernels : Kernel, or a list of one per step, each a Kernel or a list of one per state
+    norm_bounds : float or NormBound, or lists like `kernels`; kept by step and state, like the kernels
     method : the class of envelope, `OptimalEnvelope` by default; `options` are further arguments of it
     initial_state_noise : float or (n_states,)
         How far the recorded initial states may be from the true ones, instead of what `runs` say of that. It is always
@@ -83,25 +55,47 @@ class MultiStepPredictor:
     """
 
     runs: Trajectories
-    kernels: Any
-    norm_bounds: Any
-    method: type[Envelope] = OptimalEnvelope
-    options: dict[str, Any] = field(default_factory=dict)
-    initial_state_noise: FloatArray = None  # type: ignore[assignment]  # until it is built
+    kernels: KernelTable
+    norm_bounds: NormTable
+    method: type[Envelope]
+    options: dict[str, Any]
+    initial_state_noise: FloatArray
     envelopes: tuple[tuple[Envelope, ...], ...] = field(init=False)
-    """By step and state."""
+    """By step and state; for others there is `envelope`."""
 
-    def __post_init__(self) -> None:
-        runs = self.runs.with_initial_state_noise(self.initial_state_noise)
-        kernels = by_step_and_state(self.kernels, Kernel, "kernels", runs)
-        bounds = by_step_and_state(self.norm_bounds, (float, int, NormBound), "norm_bounds", runs)
-        object.__setattr__(self, "runs", runs)
-        object.__setattr__(self, "initial_state_noise", runs.initial_state_noise)
-        rows = [
-            tuple(self._envelope(n + 1, i, kernels[n][i], NormBound.of(bounds[n][i])) for i in range(runs.n_states))
-            for n in range(runs.horizon)
-        ]
+    def __init__(
+        self,
+        runs: Trajectories,
+        kernels: GivenKernels,
+        norm_bounds: GivenNorms,
+        method: type[Envelope] = OptimalEnvelope,
+        options: dict[str, Any] | None = None,
+        initial_state_noise: npt.ArrayLike | None = None,
+    ) -> None:
+        runs = runs.with_initial_state_noise(initial_state_noise)
+        bounds = by_step_and_state(norm_bounds, (float, int, NormBound), "norm_bounds", runs)
+        values = {
+            "runs": runs,
+            "kernels": by_step_and_state(kernels, Kernel, "kernels", runs),
+            "norm_bounds": tuple(tuple(NormBound.of(bound) for bound in row) for row in bounds),
+            "method": method,
+            "options": dict(options or {}),
+            "initial_state_noise": runs.initial_state_noise,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        rows = [tuple(self._envelope(n, i) for i in range(runs.n_states)) for n in range(1, runs.horizon + 1)]
         object.__setattr__(self, "envelopes", tuple(rows))
+
+    def __repr__(self) -> str:
+        """What it is made of, in a few lines."""
+        runs, kinds = self.runs, sorted({type(kernel).__name__ for row in self.kernels for kernel in row})
+        norms = sorted(bound.value for row in self.norm_bounds for bound in row)
+        return (
+            f"MultiStepPredictor({len(runs)} {runs.kind} of {runs.horizon} steps, "
+            f"states {', '.join(runs.state_names)}, inputs {', '.join(runs.input_names)},\n"
+            f"    {self.method.__name__}, {' and '.join(kinds)}, norm bounds {norms[0]:.3g} to {norms[-1]:.3g})"
+        )
 
     @classmethod
     def select(
@@ -123,7 +117,7 @@ class MultiStepPredictor:
         runs = runs.with_initial_state_noise(initial_state_noise)
         source = runs if selection is None else selection
         chosen = select_assumptions(source, lengthscales, initial_state_noise=initial_state_noise, **settings)
-        return cls(runs, chosen.kernels, chosen.norm_bounds, method, options or {})
+        return cls(runs, chosen.kernels, chosen.norm_bounds, method, options)
 
     @property
     def horizon(self) -> int:
@@ -132,7 +126,7 @@ class MultiStepPredictor:
     @property
     def assumption_text(self) -> str:
         """Which norm bounds were estimated, and how; empty where all were given."""
-        return estimated_text(NormBound.of(e.norm_bound) for row in self.envelopes for e in row)
+        return estimated_text(bound for row in self.norm_bounds for bound in row)
 
     def scaled(self, *, norm: float = 1.0, noise: float = 1.0) -> MultiStepPredictor:
         """The same predictor with every norm bound, or every noise bound, multiplied by a factor.
@@ -143,7 +137,7 @@ class MultiStepPredictor:
         if noise != 1.0:
             bounds_on_noise = {name: noise * getattr(runs, name) for name in ("noise_bound", "initial_state_noise")}
             runs = replace(runs, **bounds_on_noise)
-        bounds = [[NormBound.of(e.norm_bound).times(norm) for e in row] for row in self.envelopes]
+        bounds = tuple(tuple(bound.times(norm) for bound in row) for row in self.norm_bounds)
         other = copy(self)
         for name, value in (
             ("runs", runs),
@@ -153,21 +147,24 @@ class MultiStepPredictor:
             object.__setattr__(other, name, value)
         keeps_data = runs is self.runs and not np.any(self.initial_state_noise)
 
-        def changed(envelope: Envelope, n: int, i: int) -> Envelope:
-            bound = bounds[n - 1][i]
-            data = envelope.data if keeps_data else other._data(n, i, envelope.kernel, bound)
-            return envelope.with_assumptions(data, bound)
+        def changed(n: int, i: int) -> Envelope:
+            envelope = self.envelope(n, i)
+            data = envelope.data if keeps_data else other._data(n, i)
+            return envelope.with_assumptions(data, bounds[n - 1][i])
 
-        rows = [tuple(changed(e, n, i) for i, e in enumerate(row)) for n, row in enumerate(self.envelopes, start=1)]
+        rows = [tuple(changed(n, i) for i in range(runs.n_states)) for n in range(1, runs.horizon + 1)]
         object.__setattr__(other, "envelopes", tuple(rows))
         return other
 
     def with_runs(self, runs: Trajectories) -> MultiStepPredictor:
         """The same assumptions on the plant with other runs: more or fewer of them, and no more steps."""
-        rows = self.envelopes[: runs.horizon]
-        kernels, bounds = ([[getattr(e, name) for e in row] for row in rows] for name in ("kernel", "norm_bound"))
-        noise = runs.initial_state_noise
-        return replace(self, runs=runs, kernels=kernels, norm_bounds=bounds, initial_state_noise=noise)
+        return replace(
+            self,
+            runs=runs,
+            kernels=self.kernels[: runs.horizon],
+            norm_bounds=self.norm_bounds[: runs.horizon],
+            initial_state_noise=runs.initial_state_noise,
+        )
 
     def with_method(self, method: type[Envelope], **options: Any) -> MultiStepPredictor:
         """The same data and assumptions under another class of envelope: what one method gains over another."""
@@ -228,27 +225,46 @@ class MultiStepPredictor:
         disjoint: npt.NDArray[np.bool_] = (low > tube.upper) | (high < tube.lower)
         return disjoint
 
-    def _envelope(self, n: int, i: int, kernel: Kernel, bound: NormBound) -> Envelope:
+    def envelope(self, n: int, i: int) -> Envelope:
+        """That of state `i` after `n` steps: a function of `z = (x_0, u_0, ..., u_{n-1})`."""
+        return self.envelopes[n - 1][i]
+
+    def ends(
+        self, n: int, i: int, side: int, Z: FloatArray, *, initial_state_noise: npt.ArrayLike | None = None
+    ) -> tuple[FloatArray, list[Witness | None]]:
+        """Lower (`side` 0) or upper (1) ends of the boxes of one state after `n` steps, and what proves them.
+
+        `Z` are arguments `(m, n_states + n * n_inputs)`; the initial states in them are as uncertain as for `boxes`.
+        """
+        envelope, sign = self.envelope(n, i), 1.0 if side else -1.0
+        bounds = envelope.upper_bounds(envelope.sides[side], [Points.value(z) for z in Z])
+        shift = self._displacement(n, i, self.start_noise(initial_state_noise))
+        ends = sign * np.array([bound.value for bound in bounds])
+        return _further_out(ends, np.array(sign * shift)), [bound.witness for bound in bounds]
+
+    def slopes(self, n: int, i: int, side: int, z: FloatArray, witness: Witness | None) -> FloatArray:
+        """How fast such an end moves with `z`, given what proves it there; zero where there is a kink."""
+        return np.nan_to_num(self.envelope(n, i).end_gradient(z, side, witness))
+
+    def _envelope(self, n: int, i: int) -> Envelope:
         try:
-            return self.method(self._data(n, i, kernel, bound), kernel, bound, **self.options)
+            return self.method(self._data(n, i), self.kernels[n - 1][i], self.norm_bounds[n - 1][i], **self.options)
         except RkhsControlError as error:
             caveat = "" if isinstance(error, InputError) else self.runs.caveat
             raise type(error)(f"step {n}, state {self.runs.state_names[i]}: {error}{caveat}") from None
 
-    def _data(self, n: int, i: int, kernel: Kernel, bound: NormBound) -> Observations:
+    def _data(self, n: int, i: int) -> Observations:
         """The intervals of state `i` after `n` steps, widened by what unknown initial states can do."""
-        widening = displacement(kernel, bound.value, self.initial_state_noise, n * self.runs.n_inputs)
-        interval = self.runs.noise_bound[n - 1, i] + widening
-        return step_observations(self.runs, n, i, interval * (1.0 + 2.0 * UNIT_ROUNDOFF))
+        return widened_observations(self.runs, n, i, self.kernels[n - 1][i], self.norm_bounds[n - 1][i].value)
 
     def displacements(self, noise: FloatArray, n_steps: int) -> FloatArray:
         """By step and state: how far a value can be off when the initial state is off by `noise`."""
-        return np.array(
-            [
-                [displacement(e.kernel, e.radius, noise, n * self.runs.n_inputs) for e in row]
-                for n, row in enumerate(self.envelopes[:n_steps], start=1)
-            ]
-        )
+        states = range(self.runs.n_states)
+        return np.array([[self._displacement(n, i, noise) for i in states] for n in range(1, n_steps + 1)])
+
+    def _displacement(self, n: int, i: int, noise: FloatArray) -> float:
+        bound = self.norm_bounds[n - 1][i].value
+        return displacement(self.kernels[n - 1][i], bound, noise, n * self.runs.n_inputs)
 
     def _checked(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         runs = self.runs
@@ -277,7 +293,7 @@ def _bounds(envelope: Envelope, queries: FloatArray) -> Band:
 
 
 def _total_weights(band: Band) -> FloatArray:
-    """At each query, the absolute weights of both witnesses: what wider intervals cost, a unit of widening."""
+    """At each query, the absolute weights of both witnesses: what wider intervals cost per unit of widening."""
     return np.array(
         [sum(np.abs(w.weights).sum() if w is not None else np.nan for w in pair) for pair in band.witnesses]
     )
@@ -288,12 +304,12 @@ def _further_out(ends: FloatArray, shift: FloatArray) -> FloatArray:
     return np.where(shift == 0.0, ends, np.nextafter(ends + shift, np.where(shift > 0.0, np.inf, -np.inf)))
 
 
-def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> list[list[Any]]:
-    """One entry a step and a state, from one for all, one a step, or one a step and state."""
+def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> tuple[tuple[Any, ...], ...]:
+    """One entry per step and state, from one for all, one per step, or one per step and state."""
     rows = [given] * runs.horizon if isinstance(given, kinds) else list(given)
     if len(rows) != runs.horizon:
-        raise InputError(f"{name} must be one for all or a list of one a step, {runs.horizon}; got {len(rows)}")
-    table = [[row] * runs.n_states if isinstance(row, kinds) else list(row) for row in rows]
+        raise InputError(f"{name} must be one for all or a list of one per step, {runs.horizon}; got {len(rows)}")
+    table = tuple((row,) * runs.n_states if isinstance(row, kinds) else tuple(row) for row in rows)
     for n, row in enumerate(table):
         if len(row) != runs.n_states or not all(isinstance(entry, kinds) for entry in row):
             raise InputError(f"{name}[{n}] must be one for all states or a list of {runs.n_states}; got {row!r}")

@@ -255,7 +255,7 @@ def _assumptions(predictor: MultiStepPredictor, plan: ReportedPlan | None) -> Se
         return assumptions_section(predictor, predictor.horizon - 1, 0, "the last one", start)
     certificate = plan.certificate
     step, constraint = deciding_entry(certificate)
-    normal, widths = certificate.question.polytope.normals[constraint], certificate.tube.upper - certificate.tube.lower
+    normal, widths = certificate.limits.polytope.normals[constraint], certificate.tube.upper - certificate.tube.lower
     state = int(np.argmax(np.abs(normal) * widths[step]))
     limit = certificate.constraint_names[constraint]
     why = f"where the verdict on plan {plan.name} hangs on {limit}"

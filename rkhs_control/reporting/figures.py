@@ -83,7 +83,7 @@ def plot_time(certificate: Certificate, state: int, *, truth: FloatArray | None 
         axes.plot(0, certificate.question.x0[state], color="black", marker="o", markersize=5, fillstyle="none")
     else:
         axes.plot(np.arange(len(truth)), truth[:, state], **_TRUTH)
-    limits = certificate.question.state_limits
+    limits = certificate.limits.states
     if isinstance(limits, Box):
         for end in (limits.lower[state], limits.upper[state]):
             if np.isfinite(end):
@@ -225,9 +225,9 @@ def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Cert
     is what the plan really does, `(n_steps + 1, n_states)`.
     """
     ranked = next(iter(by_choice.values()))
-    question = ranked[0].question
+    polytope = ranked[0].limits.polytope
     figure, (panels,) = panels_of(1, 2, width=5.4, height=3.6)
-    true_margin = float((question.polytope.offsets - truth[1:] @ question.polytope.normals.T).min())
+    true_margin = float((polytope.offsets - truth[1:] @ polytope.normals.T).min())
     panels[0].axhline(0.0, **_LIMIT)
     panels[0].axhline(true_margin, color="black", linewidth=1.0, label="true margin")
     styles = [("#0072B2", "-"), ("#CC79A7", ":"), ("#009E73", "-.")]
@@ -241,7 +241,7 @@ def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Cert
     panels[0].set_ylabel("margin to the nearest limit")
     panels[0].xaxis.get_major_locator().set_params(integer=True)
     figure.legend(loc="outside lower center", ncols=6)
-    worst = question.polytope.normals[int(np.argmin(ranked[0].margins.min(axis=0)))]
+    worst = polytope.normals[int(np.argmin(ranked[0].margins.min(axis=0)))]
     state = int(np.argmax(np.abs(worst)))
     for certificate in (ranked[0], ranked[-1]):
         plot_time(certificate, state, truth=truth, ax=panels[1])
@@ -293,7 +293,7 @@ def panels_of(rows: int, columns: int, *, width: float, height: float, **sharing
 
 def _limit_lines(axes: Any, certificate: Certificate, states: tuple[int, int]) -> None:
     """A box as lines; of a polytope, the constraints on these two states alone."""
-    polytope = certificate.question.polytope
+    polytope = certificate.limits.polytope
     others = [i for i in range(polytope.n_dims) if i not in states]
     for normal, offset in zip(polytope.normals, polytope.offsets, strict=True):
         a, b = normal[list(states)]

@@ -191,8 +191,7 @@ def explanation(certificate: Certificate) -> str:
         if not certificate.margins.size:
             return "CERTIFIED: there are no limits of states to break"
         return f"CERTIFIED: every box is inside the limits by at least {rounded_down(certificate.margin)}"
-    is_outside = bool((certificate.hopes < 0.0).any())
-    return certificate.finding(lambda d: (outside_text(d) if is_outside else margin_text(d)).removeprefix("-"))
+    return certificate.finding()
 
 
 def deciding_distances(certificate: Certificate) -> FloatArray:

@@ -1,5 +1,7 @@
 """Verdicts: what is certified is true, what is refuted is false, and nothing is rounded in anyone's favour."""
 
+import re
+
 import numpy as np
 import pytest
 from plants import feedback_inputs
@@ -67,14 +69,21 @@ def test_explanations_name_the_worst_step_where_that_is_not_the_first(predictor,
         (low2 - 0.001, (low2, low3), "REFUTED: at step {} the whole box breaks"),
     ):
         certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.0, 0.0], [9.0, limit]))
-        name, (first, worst) = f"c_B <= {limit!r}", (f"{end - limit:.4g}" for end in ends)
-        assert certificate.finding() == f"{how.format(2)} {name} by {first} (worst at step 3: {name} by {worst})"
+        name, nearest = re.escape(f"c_B <= {limit!r}"), r"([\d.]+)"
+        pattern = f"{how.format(2)} {name} by {nearest} \\(worst at step 3: {name} by {nearest}\\)"
+        said = [float(number) for number in re.fullmatch(pattern, certificate.finding()).groups()]
+        for number, end in zip(said, ends, strict=True):
+            assert number == pytest.approx(end - limit, rel=0.01)
+            # certain amounts are rounded down, possible ones up
+            assert (number >= end - limit) == (certificate.verdict is Verdict.UNDECIDED)
     for limit, end, how in (
         ((high2 + high3) / 2.0, high3, "UNDECIDED: at step {} the box passes"),
         ((low2 + low3) / 2.0, low3, "REFUTED: at step {} the whole box breaks"),
     ):
         certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.0, 0.0], [9.0, limit]))
-        assert certificate.finding() == f"{how.format(3)} c_B <= {limit!r} by {end - limit:.4g}"
+        text, number = certificate.finding().rsplit(" ", 1)
+        assert text == f"{how.format(3)} c_B <= {limit!r} by"
+        assert float(number) == pytest.approx(end - limit, rel=0.01)
 
 
 def test_verdicts_agree_with_the_truth_over_random_plans_and_limits(plant, predictor, rng):
@@ -169,7 +178,7 @@ def test_without_limits_nothing_is_promised_and_no_certificate_written(predictor
 
 
 def test_wrong_limits_are_refused_by_name(predictor, plan):
-    with pytest.raises(rc.InputError, match="state_limits must have 2 dimensions; got 1"):
+    with pytest.raises(rc.InputError, match=r"limits of states must have 2 dimensions \(c_A, c_B\); got 1"):
         rc.certify(predictor, *plan, state_limits=rc.Box([0.0], [1.0]))
     with pytest.raises(rc.InputError, match="certify takes one plan"):
         rc.certify(predictor, plan[0][None], plan[1][None], state_limits=rc.Box([0.0, 0.0], [1.0, 1.0]))
@@ -234,7 +243,7 @@ def test_a_certificate_always_says_how_uncertain_its_start_is(windows):
             np.testing.assert_array_equal(answer.tube.upper, tube.upper)
             again = answer.question.ask(model.with_runs(windows[1]))
             assert again.question.initial_state_noise.tolist() == wanted
-    assert question.initial_state_noise == [0.0, 0.1]
+    assert question.initial_state_noise.tolist() == [0.0, 0.1]
     exact = rc.certify(model, x0, inputs, state_limits=rc.Box(x0, [9.0, 9.0]), initial_state_noise=0.0)
     assert exact.starts_inside
     assert not rc.certify(model, x0, inputs, state_limits=rc.Box(x0, [9.0, 9.0])).starts_inside
@@ -257,3 +266,59 @@ def test_assumptions_that_nobody_can_judge_add_nothing_to_a_margin(predictor, pl
     monkeypatch.setattr(rc.MultiStepPredictor, "scaled", lost)
     assert 1.0 <= certificate.norm_margin < 1.01
     assert 1.0 <= certificate.noise_margin < 1.01
+
+
+def test_questions_refuse_what_is_no_plan_or_no_limit():
+    box = rc.Box([0.0, 0.0], [1.0, 1.0])
+    asked = rc.Question([0.5, 0.5], [[1.0], [2.0]], ([0.0, 0.0], [1.0, 1.0]))  # lists and pairs are fine
+    np.testing.assert_array_equal(asked.limits.states.upper, box.upper)
+    for arguments, message in (
+        (([0.5, 0.5], [1.0, 2.0], box), r"inputs must have shape \(n_steps, n_inputs\); got \(2,\)"),
+        (([0.5, np.nan], [[1.0]], box), "x0 must be finite"),
+        (([0.5, 0.5], [[np.inf]], box), "inputs must be finite"),
+        (([0.5, 0.5], [[1.0]], 3.0), "states must be a Box, a Polytope, a pair"),
+        (([0.5, 0.5], [[1.0]], {"a": 1.0}), r"states\['a'\] must be a lower and an upper end"),
+        (([0.5, 0.5], [[1.0]], box, -0.1), "must be"),
+    ):
+        with pytest.raises(rc.InputError, match=message):
+            rc.Question(*arguments)
+
+
+def test_limits_by_name_are_those_by_place(predictor, plan):
+    by_place = rc.certify(predictor, *plan, rc.Limits(rc.Box([1.0, -np.inf], [3.0, 2.0]), rc.Box([3.0], [25.0])))
+    by_name = rc.certify(
+        predictor, *plan, rc.Limits({"c_B": (-np.inf, 2.0), "c_A": (1.0, 3.0)}, inputs={"u": (3.0, 25.0)})
+    )
+    assert by_name.constraint_names == by_place.constraint_names
+    np.testing.assert_array_equal(by_name.margins, by_place.margins)
+    with pytest.raises(rc.InputError, match=r"name 'c_b' \(did you mean 'c_B'\?\), but there is only c_A, c_B"):
+        rc.certify(predictor, *plan, {"c_b": (0.0, 1.0)})
+    with pytest.raises(rc.InputError, match="give either limits or state_limits"):
+        rc.certify(predictor, *plan, by_place.limits, input_limits=rc.Box([3.0], [25.0]))
+
+
+def test_certificates_predictors_and_tubes_print_on_a_few_lines(predictor, plan):
+    certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.5, 0.2], [4.0, 3.0]))
+    for thing in (certificate, predictor, certificate.tube, predictor.boxes(plan[0][None], plan[1][None])):
+        assert len(repr(thing)) < 400
+        assert repr(thing).count("\n") <= 2
+    assert "CERTIFIED" in repr(certificate)
+    html = certificate._repr_html_()
+    assert "<table>" in html
+    assert "c_B &gt;= 0.2" in html
+    assert "<script" not in html
+
+
+def test_what_is_certain_is_never_enlarged_in_print(predictor, plan):
+    tube = predictor.boxes(*plan)
+    limit = float(tube.upper[:, 0].max()) + 0.0199996
+    certificate = rc.certify(predictor, *plan, state_limits=rc.Box([0.0, 0.0], [limit, 9.0]))
+    assert certificate.finding().endswith("the nearest by 0.0199")
+
+
+def test_a_method_that_is_not_certain_certifies_and_refutes_nothing(predictor, plan):
+    gaussian = predictor.with_method(rc.GaussianProcessEnvelope, confidence=0.01)
+    for limits in (rc.Box([-9.0, -9.0], [9.0, 9.0]), rc.Box([8.0, 8.0], [9.0, 9.0])):
+        certificate = rc.certify(gaussian, *plan, limits)
+        assert certificate.verdict is Verdict.UNDECIDED
+        assert "hold with a probability only and certify nothing" in certificate.explain()

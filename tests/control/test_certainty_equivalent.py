@@ -55,14 +55,14 @@ def test_guess_does_not_change_where_it_ends(problem):
 
 def test_any_casadi_cost_will_do(plant, problem):
     dearest = rc.CertaintyEquivalentOCP(
-        problem.models, lambda x, u, n: -u[0], plant.input_limits, rc.Box([0.0, 0.0], [9.0, 9.0])
+        problem.models, lambda x, u, n: -u[0], rc.Limits(rc.Box([0.0, 0.0], [9.0, 9.0]), plant.input_limits)
     ).solve(START)
     np.testing.assert_allclose(dearest.inputs, 25.0, atol=1e-5)
 
 
 def test_inputs_without_limits_are_planned_as_well(plant, problem):
     free = rc.CertaintyEquivalentOCP(
-        problem.models, quadratic(plant), rc.Box([-np.inf], [np.inf]), rc.Box([-np.inf] * 2, [np.inf] * 2)
+        problem.models, quadratic(plant), rc.Limits(rc.Box.unbounded(2), rc.Box.unbounded(1))
     ).solve(START)
     assert free.success
     np.testing.assert_allclose(free.inputs, problem.solve(START).inputs, atol=0.05)
@@ -70,7 +70,7 @@ def test_inputs_without_limits_are_planned_as_well(plant, problem):
 
 def test_unreachable_limits_are_a_failed_plan_not_an_exception(plant, problem):
     plan = rc.CertaintyEquivalentOCP(
-        problem.models, quadratic(plant), plant.input_limits, rc.Box([7.0, 7.0], [8.0, 8.0])
+        problem.models, quadratic(plant), rc.Limits(rc.Box([7.0, 7.0], [8.0, 8.0]), plant.input_limits)
     ).solve(START)
     assert not plan.success
     assert "Infeasible" in plan.status

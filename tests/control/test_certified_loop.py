@@ -26,8 +26,9 @@ def predictor(exploring_predictor):
     return exploring_predictor
 
 
-def loop(controller, predictor, plant, repair=None, limits=LIMITS, **settings):
-    return CertifiedMPC(controller, predictor, limits, plant.input_limits, SAFE, repair, **settings)
+def loop(controller, predictor, plant, repair=None, limits=LIMITS, rates=None, **settings):
+    whole = rc.Limits(limits, plant.input_limits, rates)
+    return CertifiedMPC(controller, predictor, whole, SAFE, repair=repair, **settings)
 
 
 def drive(certified, plant, x0, n_steps):
@@ -137,7 +138,7 @@ def test_a_robust_controller_and_uncertain_states_serve(plant, predictor, nomina
 
 def test_the_change_from_the_input_before_keeps_its_rate(plant, predictor, nominal):
     plans = iter([np.full((3, 1), 14.0), np.full((3, 1), 20.0), np.full((3, 1), 14.5)])
-    certified = loop(lambda x0: next(plans), predictor, plant, input_rate_limits=rc.Box([-1.0], [1.0]))
+    certified = loop(lambda x0: next(plans), predictor, plant, rates=rc.Box([-1.0], [1.0]))
     drive(certified, plant, START, 3)
     assert [logged.decision for logged in certified.log] == [Decision.CERTIFIED, Decision.REMAINDER, Decision.CERTIFIED]
     assert certified.log[1].reason == "the change from the input before exceeds its rate limits"
@@ -227,9 +228,9 @@ def at_rest(x0):
     return np.zeros((3, 1))
 
 
-def small_loop(predictor, controller=at_rest, safe_input=(0.25,), limit=0.9, **settings):
-    limits, inputs = rc.Box([-limit], [limit]), rc.Box([-1.0], [1.0])
-    return CertifiedMPC(controller, predictor, limits, inputs, safe_input, **settings)
+def small_loop(predictor, controller=at_rest, safe_input=(0.25,), limit=0.9, rates=None, **settings):
+    limits = rc.Limits(rc.Box([-limit], [limit]), rc.Box([-1.0], [1.0]), rates)
+    return CertifiedMPC(controller, predictor, limits, safe_input, **settings)
 
 
 def decisions(certified):
@@ -530,7 +531,7 @@ def test_what_was_logged_and_proved_cannot_be_changed(decaying):
     for array in (*arrays, logged.certificate.margins, certified.safe_input, certified.initial_state_noise):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 1.0
-    for name in ("safe_input", "state_limits", "predictor"):
+    for name in ("safe_input", "limits", "predictor"):
         with pytest.raises(FrozenInstanceError):
             setattr(certified, name, None)
 
@@ -541,7 +542,7 @@ def test_rates_from_the_input_before_are_compared_exactly(decaying):
     assert Fraction(-0.3) - Fraction(-1.0) > Fraction(0.7)
     plans = [np.full((3, 1), -1.0), np.full((3, 1), -0.3), np.full((3, 1), np.nextafter(-0.3, -1.0))]
     rates = rc.Box([-0.7], [0.7])
-    certified = small_loop(decaying, lambda x0: plans.pop(0), input_rate_limits=rates)
+    certified = small_loop(decaying, lambda x0: plans.pop(0), rates=rates)
     state = np.array([0.2])
     for _ in range(3):
         state = decay(state, certified.make_step(state))
@@ -551,7 +552,7 @@ def test_rates_from_the_input_before_are_compared_exactly(decaying):
 
 def test_rates_are_kept_when_the_log_is_emptied(decaying):
     plans = [np.full((3, 1), u) for u in (0.0, 0.9)]
-    certified = small_loop(decaying, lambda x0: plans.pop(0), input_rate_limits=rc.Box([-0.5], [0.5]))
+    certified = small_loop(decaying, lambda x0: plans.pop(0), rates=rc.Box([-0.5], [0.5]))
     certified.make_step([0.2])
     certified.log.clear()
     certified.make_step([0.16])
@@ -559,10 +560,12 @@ def test_rates_are_kept_when_the_log_is_emptied(decaying):
 
 
 def test_a_safe_input_keeps_its_limits_but_its_rate_is_only_reported(decaying):
-    with pytest.raises(rc.InputError, match=r"safe_input must keep input_limits, but the input u .* is 1, outside"):
+    with pytest.raises(
+        rc.InputError, match=r"safe_input must keep the limits of the inputs, but the input u .* is 1, outside"
+    ):
         small_loop(decaying, safe_input=[np.nextafter(1.0, 2.0)])
     for rate, is_said in ((0.25, False), (0.2, True)):
-        certified = small_loop(decaying, input_rate_limits=rc.Box([-rate], [rate]))
+        certified = small_loop(decaying, rates=rc.Box([-rate], [rate]))
         certified.make_step([0.2])
         certified.make_step([0.59])
         said = certified.log[1].reason.endswith("the change to the safe input exceeds its rate limits")
@@ -574,11 +577,9 @@ def test_a_safe_input_keeps_its_limits_but_its_rate_is_only_reported(decaying):
 def test_limits_of_another_size_are_refused_when_the_loop_is_built(decaying):
     two = rc.Box([-1.0, -1.0], [1.0, 1.0])
     one = rc.Box([-1.0], [1.0])
-    for limits, name in (((two, one), "state_limits"), ((one, two), "input_limits")):
-        with pytest.raises(rc.InputError, match=f"{name} must have 1 dimensions; got 2"):
-            CertifiedMPC(at_rest, decaying, *limits, [0.0])
-    with pytest.raises(rc.InputError, match="input_rate_limits must have 1 dimensions; got 2"):
-        small_loop(decaying, input_rate_limits=two)
+    for limits, name in (((two, one), "states"), ((one, two), "inputs"), ((one, one, two), "rates")):
+        with pytest.raises(rc.InputError, match=rf"limits of {name} must have 1 dimensions \(.\); got 2"):
+            CertifiedMPC(at_rest, decaying, rc.Limits(*limits), [0.0])
 
 
 @pytest.mark.parametrize("where", ["controller", "repair"])

@@ -86,7 +86,9 @@ def test_closed_form_bounds_serve_as_well(plant, predictor, nominal):
 
 def test_input_rates_are_kept(predictor, nominal):
     rates = rc.Box([-0.2], [0.2])
-    found = rc.RobustOCP(predictor, nominal, raised(predictor, nominal, 0.1), rates).solve(ROBUST_START)
+    found = rc.RobustOCP(predictor, nominal, rc.Limits(raised(predictor, nominal, 0.1), rates=rates)).solve(
+        ROBUST_START
+    )
     assert found.success, found.certificate.explain()
     assert rates.contains(np.diff(found.inputs, axis=0)).all()
 
@@ -127,7 +129,7 @@ def test_plans_keep_input_rates_from_wherever_they_start(plant, predictor, nomin
     """Also where the plan to repair is far from them, and exactly: the certifier has no tolerance."""
     limits = raised(predictor, nominal, -0.2)
     rates = rc.Box([-0.7], [0.7])
-    problem = rc.RobustOCP(predictor, nominal, limits, rates)
+    problem = rc.RobustOCP(predictor, nominal, rc.Limits(limits, rates=rates))
     for start in ([[3.0], [25.0], [3.0]], [[14.0], [20.0], [14.0]], rng.uniform(3.0, 25.0, (3, 1))):
         assert rates.contains(np.diff(problem.repair(ROBUST_START, start).inputs, axis=0)).all()
     found = problem.repair(ROBUST_START, [[14.0], [20.0], [14.0]])

@@ -88,8 +88,8 @@ def test_candidates_keep_the_limits_and_hold_the_plan(certificate, rng):
     x0, inputs = rc.experiments_around(certificate, 300, rng)
     question = certificate.question
     assert 250 < len(x0) <= 300
-    assert question.state_limits.contains(x0).all()
-    assert question.input_limits.contains(inputs).all()
+    assert certificate.limits.states.contains(x0).all()
+    assert certificate.limits.inputs.contains(inputs).all()
     np.testing.assert_array_equal(x0[0], question.x0)
     np.testing.assert_array_equal(inputs[0], question.inputs)
 
@@ -179,7 +179,7 @@ def test_loops_on_plants_of_known_norm_decide_nothing_wrongly(seed, is_safe):
 def test_only_undecided_plans_of_optimal_bounds_are_taken(predictor, certificate):
     question = certificate.question
     for limit, message in ((0.0, "it is certified: there is nothing left"), (1.9, "it is refuted: more data cannot")):
-        decided = replace(question, state_limits=rc.Box([0.5, limit], [4.0, 3.0])).ask(predictor)
+        decided = replace(question, limits=rc.Box([0.5, limit], [4.0, 3.0])).ask(predictor)
         with pytest.raises(rc.InputError, match=message):
             rc.rank_experiments(decided)
     closed = question.ask(predictor.with_method(rc.ClosedFormEnvelope, nugget=1e-5))

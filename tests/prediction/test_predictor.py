@@ -259,7 +259,7 @@ def test_wrong_assumptions_are_refused_with_step_and_state(predictor):
     kernel = rc.SquaredExponential(5.0)
     with pytest.raises(rc.FalsifiedNormBoundError, match=r"step 1, state c_A: norm_bound 0.1 .* refuted by the data"):
         rc.MultiStepPredictor(predictor.runs, kernel, 0.1)
-    with pytest.raises(rc.InputError, match="kernels must be one for all or a list of one a step, 3; got 2"):
+    with pytest.raises(rc.InputError, match="kernels must be one for all or a list of one per step, 3; got 2"):
         rc.MultiStepPredictor(predictor.runs, [kernel, kernel], 100.0)
     with pytest.raises(rc.InputError, match=r"norm_bounds\[1\] must be one for all states or a list of 2"):
         rc.MultiStepPredictor(predictor.runs, kernel, [100.0, [100.0], 100.0])

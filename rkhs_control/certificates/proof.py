@@ -1,0 +1,183 @@
+"""The file of a certificate: everything that a checker needs, without trusting anything here."""
+
+from __future__ import annotations
+
+import math
+import platform
+from dataclasses import replace
+from functools import lru_cache, partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .. import __version__
+from ..assumptions.consistency import consistent_function
+from ..assumptions.intervals import widened_observations
+from ..data.files import load_trajectories
+from ..data.sets import Box
+from ..data.trajectories import Trajectories
+from ..errors import InputError, RkhsControlError
+from ..prediction.predictor import MultiStepPredictor
+from .format import (
+    Assumed,
+    CertificateFile,
+    Claim,
+    Component,
+    DataPart,
+    Ends,
+    FilePart,
+    Function,
+    Halfspaces,
+    MadeWith,
+    Proof,
+    QuestionPart,
+)
+
+if TYPE_CHECKING:
+    from .certificate import Certificate
+
+
+def certificate_file(certificate: Certificate, data_file: str | Path | None, seed: int | None) -> CertificateFile:
+    """The content of `Certificate.save`."""
+    predictor, question, tube = certificate.predictor, certificate.question, certificate.tube
+    if not certificate.constraint_names:
+        raise InputError("without a limit of the states a certificate would promise nothing, and is not written")
+    n_steps, n_states = tube.lower.shape
+    polytope = certificate.limits.polytope
+    noise = certificate.initial_state_noise.tolist()
+    source, file, content = None, None if data_file is None else Path(data_file), ""
+    if file is not None:
+        content = sha256(file.read_bytes()).hexdigest()
+    is_windowed, functions = _consistent_functions(predictor, n_steps, file, content)
+    if file is not None:
+        source = FilePart(name=file.name, sha256=content, is_windowed=is_windowed)
+    return CertificateFile(
+        question=QuestionPart(
+            state_names=list(predictor.runs.state_names),
+            input_names=list(predictor.runs.input_names),
+            x0=question.x0.tolist(),
+            inputs=question.inputs.tolist(),
+            initial_state_noise=noise,
+            state_limits=Halfspaces(
+                names=list(certificate.constraint_names),
+                normals=polytope.normals.tolist(),
+                offsets=polytope.offsets.tolist(),
+            ),
+            input_limits=_ends(certificate.limits.inputs),
+            input_rate_limits=_ends(certificate.limits.rates),
+        ),
+        data=DataPart(
+            n_runs=len(predictor.runs),
+            sha256=predictor.runs.sha256,
+            file=source,
+            initial_state_noise=np.asarray(predictor.initial_state_noise).tolist(),
+        ),
+        steps=[[_component(certificate, n, i, functions[n][i]) for i in range(n_states)] for n in range(n_steps)],
+        claim=Claim(
+            verdict=certificate.verdict.name,  # type: ignore[arg-type]
+            margin=certificate.margin if certificate.margins.size else None,
+            margins=certificate.margins.tolist(),
+        ),
+        made_with=MadeWith(rkhs_control=__version__, python=platform.python_version(), numpy=np.__version__, seed=seed),
+    )
+
+
+def _component(certificate: Certificate, n: int, i: int, consistency: Function) -> Component:
+    """State `i` after `n + 1` steps, as it is written to a file."""
+    predictor, tube = certificate.predictor, certificate.tube
+    envelope, norm = predictor.envelope(n + 1, i), predictor.norm_bounds[n][i]
+    proofs = []
+    for bound, witness in zip((tube.lower[n, i], tube.upper[n, i]), tube.witnesses[n, i], strict=True):
+        if witness is None:
+            raise InputError(f"{type(envelope).__name__} has no witnesses to save; OptimalEnvelope has")
+        data, touched = envelope.data, witness.indices
+        proofs.append(
+            Proof(
+                bound=float(bound),
+                inputs=data.X[touched].tolist(),
+                intervals=list(zip(data.lower[touched].tolist(), data.upper[touched].tolist(), strict=True)),
+                weights=witness.weights.tolist(),
+            )
+        )
+    return Component(
+        kernel=envelope.kernel.to_dict(),
+        norm_bound=Assumed(value=norm.value, provenance=norm.provenance),
+        noise_bound=Assumed(value=float(predictor.runs.noise_bound[n, i]), provenance="given with the runs"),
+        consistency=consistency,
+        lower=proofs[0],
+        upper=proofs[1],
+    )
+
+
+def _ends(box: Box | None) -> Ends | None:
+    """For a file: infinite ends are none."""
+    if box is None:
+        return None
+    lower, upper = ([x if math.isfinite(x) else None for x in end.tolist()] for end in (box.lower, box.upper))
+    return Ends(lower=lower, upper=upper)
+
+
+@lru_cache(maxsize=1)  # they do not depend on the plan, and plans are saved one after the other
+def _consistent_functions(
+    predictor: MultiStepPredictor, n_steps: int, file: Path | None, content: str
+) -> tuple[bool, list[list[Function]]]:
+    """For every step and state a function that keeps the assumptions: through all runs, or all that the file holds.
+
+    Also whether the runs are windows of what the file holds, whose `content` has this hash.
+    """
+    runs = predictor.runs
+    is_windowed, recorded = (False, [runs] * n_steps) if file is None else _recorded(file, runs, n_steps)
+    rows: list[list[Function]] = []
+    for n, all_of_them in enumerate(recorded):
+        rows.append([])
+        for i in range(runs.n_states):
+            kernel, norm = predictor.kernels[n][i], predictor.norm_bounds[n][i].value
+            try:
+                data = predictor.envelope(n + 1, i).data
+                if all_of_them is not runs:
+                    data = widened_observations(all_of_them, n + 1, i, kernel, norm)
+                witness = consistent_function(data, kernel, norm)
+            except RkhsControlError as error:
+                where = "" if file is None else f"all recordings in {file}, also those that were held out: "
+                raise type(error)(f"{where}step {n + 1}, state {runs.state_names[i]}: {error}") from None
+            rows[n].append(Function(inputs=data.X[witness.indices].tolist(), weights=witness.weights.tolist()))
+    return is_windowed, rows
+
+
+def _recorded(file: Path, runs: Trajectories, n_steps: int) -> tuple[bool, list[Trajectories]]:
+    """Whether runs are windows of what a file holds, and all runs or windows of 1, 2, ... steps that it holds."""
+    load = partial(
+        load_trajectories,
+        file,
+        state_names=runs.state_names,
+        input_names=runs.input_names,
+        sampling_time=runs.sampling_time,
+        noise_bound=0.0,
+        initial_state_noise=runs.initial_state_noise,
+    )
+    try:
+        whole = load()
+    except InputError:  # runs of several lengths, or a file that the next attempt says what is wrong with
+        whole = None
+    if whole is not None and whole.horizon >= runs.horizon and _rows(runs) <= _rows(whole.shortened(runs.horizon)):
+        if len(whole) == len(runs):
+            return False, [runs] * n_steps
+        return False, [_with_noise(whole.shortened(runs.horizon), runs)] * n_steps
+    if not _rows(runs) <= _rows(load(horizon=runs.horizon)):
+        raise InputError(
+            f"{file}: the runs are not in it; data_file is the file that they were read from (without one, the "
+            "certificate rests on the runs alone)"
+        )
+    return True, [_with_noise(load(horizon=n), runs) for n in range(1, n_steps + 1)]
+
+
+def _with_noise(recorded: Trajectories, runs: Trajectories) -> Trajectories:
+    """What was recorded, with the noise bounds of the runs, which a file may not know."""
+    return replace(recorded, noise_bound=runs.noise_bound[: recorded.horizon])
+
+
+def _rows(runs: Trajectories) -> set[bytes]:
+    """The runs, so that they can be looked up."""
+    return {states.tobytes() + inputs.tobytes() for states, inputs in zip(runs.states, runs.inputs, strict=True)}
