@@ -86,6 +86,16 @@ def test_the_version_stands_in_one_place():
     assert "version" in project["dynamic"]
 
 
+def test_the_workflow_runs_the_test_command_of_the_readme():
+    command = re.search(r"^ +(python3 -m venv .* -m pytest)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)[1]
+    assert f"- run: {command}\n" in (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+    assert f"    {command}\n" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_the_changelog_has_this_version():
+    assert f"\n## {rkhs_control.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
 def test_every_folder_with_code_is_in_the_wheel():
     setup = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     folders = {init.parent.relative_to(ROOT) for init in ROOT.glob("*/**/__init__.py") if init.parts[-3] != "tests"}
