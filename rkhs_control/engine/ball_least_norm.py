@@ -81,8 +81,8 @@ class _Problem:
         active, norm = _Active(), 0.0
         while norm <= LARGEST and (entry := self._most_violated(active)) is not None:
             active = self._with(active, *entry)
-            energy = sum((e * w for e, w in zip(self._ends(active), active.weights, strict=True)), ball(0.0))
-            norm = max(float_down(energy.sqrt()), 0.0)
+            norm2 = sum((e * w for e, w in zip(self._ends(active), active.weights, strict=True)), ball(0.0))
+            norm = max(float_down(norm2.sqrt()), 0.0)
         weights = np.array([middle(weight) for weight in active.weights])
         return ProvedNorm(norm, Witness.sparse(np.array(active.points, dtype=np.int64), weights))
 

@@ -152,7 +152,14 @@ def _on_rows(gram: Gram, lower: FloatArray, upper: FloatArray, rows: IndexArray)
     norm = math.sqrt(max(0.0, math.fsum(ends * active.weights)))  # w'Kw, without its cancellation
     rounding = UNIT_ROUNDOFF * gram.kernel.variance * float(np.abs(active.weights).sum())
     is_found = is_complete and gram.nugget == 0.0 and rounding <= _ACCURACY * float(np.abs(ends).max(initial=0.0))
-    return LeastNorm(rows[order], active._replace(order=np.arange(len(order))), norm, gram, is_complete, is_found)
+    return LeastNorm(
+        indices=rows[order],
+        active=active._replace(order=np.arange(len(order))),
+        norm=norm,
+        gram=gram,
+        is_complete=is_complete,
+        is_found=is_found,
+    )
 
 
 def noise_trail(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float) -> tuple[FloatArray, FloatArray]:
@@ -168,8 +175,8 @@ def noise_trail(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: flo
     low, high = lower[rows], upper[rows]
     widest = max(0.0, float(low.max(initial=0.0)), float(-high.min(initial=0.0)))
     for added in SEARCH_NUGGETS:
-        end = path.follow_noise(gram.with_added(added).matrix(rows), low, high, widest, narrowing)
-        norms = np.sqrt(np.maximum(end.energies, 0.0))
+        end = path.follow_noise(gram.with_added(added).matrix(rows), low, high, widest=widest, narrowing=narrowing)
+        norms = np.sqrt(np.maximum(end.squares, 0.0))
         if end.status == path.THETA_REACHED and (np.diff(norms) >= -_ACCURACY * norms[-1]).all():
             return widest - end.thetas, norms
     raise SolverError(

@@ -36,7 +36,7 @@ from ..arithmetic.rounding import UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, IndexArray
 from .active_set import NEGLIGIBLE, ascend, backward, combine_rows, drop, enter, forward, settle
 
-ENERGY_REACHED = 0
+NORM_REACHED = 0
 """The squared norm reached its limit."""
 THETA_REACHED = 1
 """The parameter reached its end."""
@@ -69,12 +69,14 @@ class PathEnd(NamedTuple):
 
     status: int
     tau: float
-    energy: float
+    square: float
+    """The squared norm there."""
     active: ActiveSet
     rates: FloatArray
     """Rates of the weights in front of the end."""
     thetas: FloatArray
-    energies: FloatArray
+    squares: FloatArray
+    """Squared norms at the breakpoints."""
 
 
 NOTHING = ActiveSet(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0)), np.empty(0))
@@ -85,52 +87,94 @@ def least_norm_solution(K: FloatArray, lower: FloatArray, upper: FloatArray) -> 
     return _least_norm_solution(K, lower, upper)  # type: ignore[no-any-return]
 
 
-def follow_noise(K: FloatArray, lower: FloatArray, upper: FloatArray, widest: float, narrowing: float) -> PathEnd:
+def follow_noise(K: FloatArray, lower: FloatArray, upper: FloatArray, *, widest: float, narrowing: float) -> PathEnd:
     """The noise path: every interval starts `widest` wider at both ends and ends `narrowing` narrower."""
-    inwards, nothing = np.ones(len(lower)), np.zeros(len(lower))
-    low, high = lower - widest, upper + widest
-    end = widest + narrowing
-    return _follow(K, low, high, inwards, -inwards, nothing, 0.0, 1.0, math.inf, 0.0, end, NOTHING, 0.0, 0.0)
+    inwards = np.ones(len(lower))
+    ends = lower - widest, upper + widest
+    return _follow(
+        K,
+        *ends,
+        low_rate=inwards,
+        high_rate=-inwards,
+        row=np.zeros(len(lower)),
+        norm2=0.0,
+        direction=1.0,
+        square_limit=math.inf,
+        theta_least=0.0,
+        theta_end=widest + narrowing,
+        start=NOTHING,
+        start_square=0.0,
+        start_tau=0.0,
+    )
 
 
 def follow_query(
     K: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
+    *,
     row: FloatArray,
     norm2: float,
     start: ActiveSet,
-    *,
-    energy: float,
-    energy_limit: float,
+    square: float,
+    square_limit: float,
     tau_end: float,
     tau: float = 0.0,
     tau_least: float = 0.0,
 ) -> PathEnd:
-    """The query path of a functional `(row, norm2)` from a solution at `tau`, up or down to `energy_limit`.
+    """The query path of a functional `(row, norm2)` from a solution at `tau`, up or down to `square_limit`.
 
-    It does not stop below `tau_least`, and it stops at `tau_end` at the latest.
+    `square` is the squared norm at the start, `square_limit` the one to stop at; but not below `tau_least`, and at
+    `tau_end` at the latest.
     """
-    direction = -1.0 if tau > 0.0 and energy > energy_limit else 1.0
+    direction = -1.0 if tau > 0.0 and square > square_limit else 1.0
     rate = -direction * row
-    low, high = lower - tau * row, upper - tau * row
-    end = tau_end - tau if direction > 0 else tau
-    return _follow(K, low, high, rate, rate, row, norm2, direction, energy_limit, tau_least, end, start, energy, tau)
+    ends = lower - tau * row, upper - tau * row
+    return _follow(
+        K,
+        *ends,
+        low_rate=rate,
+        high_rate=rate,
+        row=row,
+        norm2=norm2,
+        direction=direction,
+        square_limit=square_limit,
+        theta_least=tau_least,
+        theta_end=tau_end - tau if direction > 0 else tau,
+        start=start,
+        start_square=square,
+        start_tau=tau,
+    )
 
 
 def follow_move(
     K: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
+    *,
     row: FloatArray,
     new_row: FloatArray,
     tau: float,
     start: ActiveSet,
 ) -> PathEnd:
-    """The move from the solution of one query to that of another at the same `tau`; energies are not kept."""
-    rate, nothing = -tau * (new_row - row), np.zeros(len(row))
-    low, high = lower - tau * row, upper - tau * row
-    return _follow(K, low, high, rate, rate, nothing, 0.0, 1.0, math.inf, 0.0, 1.0, start, 0.0, tau)
+    """The move from the solution of one query to that of another at the same `tau`; squared norms are not kept."""
+    rate = -tau * (new_row - row)
+    ends = lower - tau * row, upper - tau * row
+    return _follow(
+        K,
+        *ends,
+        low_rate=rate,
+        high_rate=rate,
+        row=np.zeros(len(row)),
+        norm2=0.0,
+        direction=1.0,
+        square_limit=math.inf,
+        theta_least=0.0,
+        theta_end=1.0,
+        start=start,
+        start_square=0.0,
+        start_tau=tau,
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -143,11 +187,11 @@ def _follow(  # type: ignore[no-untyped-def]
     row,
     norm2,
     direction,
-    energy_limit,
+    square_limit,
     theta_least,
     theta_end,
     start,
-    start_energy,
+    start_square,
     start_tau,
 ):
     """Follow the path from `theta = 0` and a given solution there; see the module's docstring.
@@ -162,11 +206,11 @@ def _follow(  # type: ignore[no-untyped-def]
         `L k(., x_i)` and `||L||^2`; zeros where `tau` does not move.
     direction : float
         1 or -1, the rate of `tau`.
-    energy_limit, theta_least, theta_end : float
+    square_limit, theta_least, theta_end : float
         Where to stop: at a squared norm, though not before one parameter, and at the latest at another.
     start : ActiveSet
         The solution at zero.
-    start_energy, start_tau : float
+    start_square, start_tau : float
         Squared norm and `tau` at zero.
 
     """
@@ -196,12 +240,12 @@ def _follow(  # type: ignore[no-untyped-def]
         least_speed = max(least_speed, NEGLIGIBLE * max(abs(low_rate[i]), abs(high_rate[i])))
 
     max_steps = 10 * size + 200
-    thetas, energies = np.empty(max_steps + 1), np.empty(max_steps + 1)
-    thetas[0], energies[0] = 0.0, start_energy
-    theta, energy = 0.0, start_energy
+    thetas, squares = np.empty(max_steps + 1), np.empty(max_steps + 1)
+    thetas[0], squares[0] = 0.0, start_square
+    theta, square = 0.0, start_square
     length = theta_end
     if norm2 > 0.0:
-        length = min(length, np.sqrt(energy_limit / norm2))
+        length = min(length, np.sqrt(square_limit / norm2))
     status, steps, stalled = LOST, 0, 0
     while steps < max_steps:
         rate[:n] = solved[:n]
@@ -246,8 +290,8 @@ def _follow(  # type: ignore[no-untyped-def]
 
         end, end_status = theta_end - theta, THETA_REACHED
         if norm2 > 0.0 and not is_ray:
-            # energy + 2 t slope + t^2 growth = energy_limit
-            room = energy_limit - energy
+            # square + 2 t slope + t^2 growth = square_limit
+            room = square_limit - square
             scale = max(abs(slope), np.sqrt(growth) * np.sqrt(abs(room)))  # squares could underflow
             discriminant = (slope / scale) ** 2 + growth / scale * (room / scale) if scale > 0.0 else -1.0
             if direction * room <= 0.0:
@@ -258,7 +302,7 @@ def _follow(  # type: ignore[no-untyped-def]
                 to_limit = room / (slope + direction * scale * np.sqrt(discriminant))
             to_limit = max(to_limit, theta_least - theta)
             if to_limit < end:
-                end, end_status = to_limit, ENERGY_REACHED
+                end, end_status = to_limit, NORM_REACHED
 
         step = min(event, end)
         if step == np.inf or (is_ray and event == np.inf):
@@ -273,14 +317,14 @@ def _follow(  # type: ignore[no-untyped-def]
             if not is_there:
                 break
             tau = start_tau + direction * theta
-            energy = tau * tau * norm2
+            square = tau * tau * norm2
             for a in range(n):
-                energy += alpha[a] * (2.0 * tau * row[order[a]] + values[order[a]])
-            thetas[steps], energies[steps] = theta, energy
+                square += alpha[a] * (2.0 * tau * row[order[a]] + values[order[a]])
+            thetas[steps], squares[steps] = theta, square
             continue
-        energy += step * (2.0 * slope + step * growth)
+        square += step * (2.0 * slope + step * growth)
         theta += step
-        thetas[steps], energies[steps] = theta, energy
+        thetas[steps], squares[steps] = theta, square
         for a in range(n):
             alpha[a] += step * rate[a]
         for i in range(size):
@@ -302,8 +346,8 @@ def _follow(  # type: ignore[no-untyped-def]
         settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved)
     members = order[:n].copy()
     active = ActiveSet(members, sign[members], np.tril(L[:n, :n]), alpha[:n].copy())
-    trail = thetas[: steps + 1].copy(), energies[: steps + 1].copy()
-    return PathEnd(status, start_tau + direction * theta, energy, active, rate[:n].copy(), trail[0], trail[1])
+    trail = thetas[: steps + 1].copy(), squares[: steps + 1].copy()
+    return PathEnd(status, start_tau + direction * theta, square, active, rate[:n].copy(), trail[0], trail[1])
 
 
 @njit(cache=True, nogil=True)

@@ -50,9 +50,9 @@ class AlternatingEnvelope(Envelope):
         multiplier = max(0.1 * math.sqrt(distance2) / (2.0 * self.radius), 1e-200)
         best = UpperBound(math.inf)
         for _ in range(self.iterations):
-            found = self._best_weights(side, start, row, norm2, 1.0 / (2.0 * multiplier))
+            found = self._best_weights(side, start, row, norm2=norm2, tau_end=1.0 / (2.0 * multiplier))
             witness = found.on_known_ends(side.lower, side.upper)
-            value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
+            value, norm = self._evaluated(witness, side, functional)
             if value < best.value:
                 best = UpperBound(value, witness=witness)
             previous, multiplier = multiplier, norm / (2.0 * self.radius)
@@ -65,11 +65,11 @@ class AlternatingEnvelope(Envelope):
             start.gram.whole,
             side.lower,
             side.upper,
-            row,
-            norm2,
-            start.active._replace(order=start.indices),
-            energy=start.norm**2,
-            energy_limit=math.inf,
+            row=row,
+            norm2=norm2,
+            start=start.active._replace(order=start.indices),
+            square=start.norm**2,
+            square_limit=math.inf,
             tau_end=tau_end,
         )
         if end.status == path.RAY:  # the query lies on a datum, lambda = 0: its section is a combination of active ones

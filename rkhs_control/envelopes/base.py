@@ -215,6 +215,10 @@ class Envelope(ABC):
             witnesses=tuple((b.witness, a.witness) for b, a in zip(below, above, strict=True)),
         )
 
+    def _evaluated(self, witness: Witness, side: Side, functional: Functional) -> tuple[float, float]:
+        """What a witness proves of a functional as seen from `side`, and the norm in it, both rounded up."""
+        return witness.upper_value(functional, self.gram, lower=side.lower, upper=side.upper, norm_bound=self.radius)
+
     def _in_parallel(
         self, functionals: Sequence[Functional], n_jobs: int | None
     ) -> tuple[list[UpperBound], list[UpperBound]]:

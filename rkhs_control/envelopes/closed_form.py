@@ -45,7 +45,7 @@ class ClosedFormEnvelope(Envelope):
             nominal = sign * self._nominal(functional)
             offset = max(dot_up(y, weights) - nominal, nominal + dot_up(-y, weights))
             width = sum_up(
-                deviation_up(functional, self.gram, weights, self._centre, self._furthest),
+                deviation_up(functional, self.gram, weights, centre=self._centre, furthest=self._furthest),
                 dot_up(np.abs(weights), self.data.half_width),
                 enlarged(offset, roundings=4),
             )

@@ -86,7 +86,7 @@ class ConicEnvelope(Envelope):
 
     def _evaluate(self, weights: FloatArray, side: Side, functional: Functional) -> tuple[UpperBound, float]:
         witness = Witness.sparse(np.arange(len(weights), dtype=np.int64), weights)
-        value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
+        value, norm = self._evaluated(witness, side, functional)
         return UpperBound(value, witness=witness), norm
 
     def _factor(self, functional: Functional) -> FloatArray:

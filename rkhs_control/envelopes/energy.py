@@ -70,7 +70,7 @@ class EnergyEnvelope(Envelope):
         grid = np.maximum(middle + np.linspace(-18.0, 18.0, 37), math.log(least))
         near = int(np.argmin([value(g) for g in grid]))
         best = minimize_scalar(value, bounds=(grid[max(near - 1, 0)], grid[min(near + 1, 36)]), method="bounded")
-        return UpperBound(self._evaluate(y, row, functional, math.exp(best.x)))
+        return UpperBound(self._evaluate(y, row, functional, s=math.exp(best.x)))
 
     def _evaluate(self, y: FloatArray, row: FloatArray, functional: Functional, s: float) -> float:
         """The bound at one `s`, rounded up."""
@@ -83,4 +83,4 @@ class EnergyEnvelope(Envelope):
         square_up = sum_up(square, relative * (self.kernel.variance + s) * size * size)
         furthest = distance_up(norm2, square_up, dot_down(y, centre))
         middle = Witness(np.arange(len(y), dtype=np.int64), centre)
-        return sum_up(dot_up(y, weights), deviation_up(functional, gram, weights, middle, furthest))
+        return sum_up(dot_up(y, weights), deviation_up(functional, gram, weights, centre=middle, furthest=furthest))

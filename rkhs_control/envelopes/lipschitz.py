@@ -47,9 +47,7 @@ class LipschitzEnvelope(Envelope):
 
     def _upper_bound(self, side: Side, functional: Functional) -> UpperBound:
         candidates = [
-            UpperBound(
-                witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)[0], witness=witness
-            )
+            UpperBound(self._evaluated(witness, side, functional)[0], witness=witness)
             for witness in self._witnesses(side, functional)
         ]
         if self.constant is not None and _is_value(functional):

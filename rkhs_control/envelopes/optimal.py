@@ -101,7 +101,7 @@ class OptimalEnvelope(Envelope):
     def _trivial_bound(self, functional: Functional) -> UpperBound:
         """That of the Cauchy-Schwarz inequality, for a functional that is (nearly) zero."""
         nothing = Witness(np.empty(0, dtype=np.int64), np.empty(0))
-        value, _ = nothing.upper_value(functional, self.gram, self.data.lower, self.data.upper, self.radius)
+        value, _ = self._evaluated(nothing, self.sides[1], functional)
         return UpperBound(value, 2.0 * value, nothing)
 
     def _upper_bound(self, side: Side, query: _Query, previous: _WorstCase | None) -> tuple[UpperBound, _WorstCase]:
@@ -112,7 +112,7 @@ class OptimalEnvelope(Envelope):
             attained.append(end)
             for found in self._candidates(end, functional):
                 witness = found.on_known_ends(side.lower, side.upper)
-                value, norm = witness.upper_value(functional, self.gram, side.lower, side.upper, self.radius)
+                value, norm = self._evaluated(witness, side, functional)
                 if value < best.value:
                     best, best_norm = UpperBound(value, witness=witness), norm
             best = replace(best, gap=min(self._gap(best, best_norm, e, functional) for e in attained))
@@ -150,11 +150,11 @@ class OptimalEnvelope(Envelope):
         if side.is_mirrored:
             start = start.mirrored()
         if self.gram.is_dense:
-            return self._follow(side, start, query, np.arange(len(query.row)), start.indices)[0]
+            return self._follow(side, start, query, rows=np.arange(len(query.row)), order=start.indices)[0]
         nearest = np.argsort(-np.abs(query.row))[:_NEAREST]
         rows = np.concatenate([start.indices, np.setdiff1d(nearest, start.indices)])
         for _ in range(_MAX_ROUNDS):
-            end, violations = self._follow(side, start, query, rows, start.active.order)
+            end, violations = self._follow(side, start, query, rows=rows, order=start.active.order)
             violations[rows] = 0.0
             worst = np.argsort(-violations)[:_ROWS_A_ROUND]
             worst = worst[violations[worst] > 1e-12 * self.radius]
@@ -172,11 +172,11 @@ class OptimalEnvelope(Envelope):
             start.gram.whole if start.gram.is_dense else start.gram.matrix(rows),
             side.lower[rows],
             side.upper[rows],
-            query.row[rows],
-            query.norm2,
-            start.active._replace(order=order),
-            energy=start.norm**2,
-            energy_limit=self.radius**2,
+            row=query.row[rows],
+            norm2=query.norm2,
+            start=start.active._replace(order=order),
+            square=start.norm**2,
+            square_limit=self.radius**2,
             tau_end=self._largest_tau(query),
             tau_least=_LEAST_TAU * heaviest,
         )
@@ -185,25 +185,26 @@ class OptimalEnvelope(Envelope):
     def _move(self, side: Side, previous: _WorstCase, query: _Query) -> _WorstCase | None:
         """From the end of a neighbour's path to that of `query`: first to the query, then to the norm bound."""
         K, tau = self.gram.whole, previous.tau
-        moved = path.follow_move(K, side.lower, side.upper, previous.query.row, query.row, tau, previous.active)
+        rows = {"row": previous.query.row, "new_row": query.row}
+        moved = path.follow_move(K, side.lower, side.upper, **rows, tau=tau, start=previous.active)
         if moved.status != path.THETA_REACHED:
             return None
         order, weights = moved.active.order, moved.active.weights
-        energy = tau * tau * query.norm2 + 2.0 * tau * float(query.row[order] @ weights)
-        energy += float(weights @ K[np.ix_(order, order)] @ weights)
+        square = tau * tau * query.norm2 + 2.0 * tau * float(query.row[order] @ weights)
+        square += float(weights @ K[np.ix_(order, order)] @ weights)
         end = path.follow_query(
             K,
             side.lower,
             side.upper,
-            query.row,
-            query.norm2,
-            moved.active,
-            energy=energy,
-            energy_limit=self.radius**2,
+            row=query.row,
+            norm2=query.norm2,
+            start=moved.active,
+            square=square,
+            square_limit=self.radius**2,
             tau=tau,
             tau_end=self._largest_tau(query),
         )
-        if end.status != path.ENERGY_REACHED:
+        if end.status != path.NORM_REACHED:
             return None
         return self._at_end(side, query, np.arange(len(query.row)), end)[0]
 
@@ -214,7 +215,14 @@ class OptimalEnvelope(Envelope):
         violations = np.maximum(np.maximum(values - side.upper, side.lower - values), 0.0)
         value = end.tau * query.norm2 + float(query.row[active.order] @ active.weights)
         worst_case = _WorstCase(
-            query, end.status, end.tau, end.energy, active, end.rates, value, float(violations.max())
+            query=query,
+            status=end.status,
+            tau=end.tau,
+            square=end.square,
+            active=active,
+            rates=end.rates,
+            value=value,
+            violation=float(violations.max()),
         )
         return worst_case, violations
 
@@ -225,7 +233,7 @@ class OptimalEnvelope(Envelope):
         """Weights worth evaluating; each one proves a bound, the least counts."""
         if end.has_section:
             yield end.section
-            if end.status == path.ENERGY_REACHED:
+            if end.status == path.NORM_REACHED:
                 return
         indices = end.active.order
         yield Witness(indices[:0], end.rates[:0])
@@ -233,7 +241,7 @@ class OptimalEnvelope(Envelope):
             return
         # The section of L lies (nearly) in the span of the active ones, with weights -rates.
         distance = Witness.sparse(indices, -end.rates).residual_norm_up(functional, self.gram)
-        room = math.sqrt(max(self.radius**2 - end.energy, 0.0))
+        room = math.sqrt(max(self.radius**2 - end.square, 0.0))
         if room > 0.0:
             base = end.active.weights - end.tau * end.rates
             yield Witness.sparse(indices, -end.rates - base * (distance / room))
@@ -250,7 +258,7 @@ class OptimalEnvelope(Envelope):
             return math.inf
         own = end.section.weights if end.has_section else end.rates
         if not end.has_section:
-            size = math.sqrt(max(end.energy, 0.0))
+            size = math.sqrt(max(end.square, 0.0))
         elif bound.witness is end.section:
             size = end.tau * norm
         else:
@@ -276,7 +284,8 @@ class _WorstCase:
     query: _Query
     status: int
     tau: float
-    energy: float
+    square: float
+    """The squared norm."""
     active: path.ActiveSet
     rates: FloatArray
     value: float
@@ -294,7 +303,7 @@ class _WorstCase:
 
     def is_neighbour_of(self, query: _Query) -> bool:
         """Whether moving from here is likely to be quicker than following the whole path."""
-        if self.status != path.ENERGY_REACHED or len(query.row) > DENSE_LIMIT:
+        if self.status != path.NORM_REACHED or len(query.row) > DENSE_LIMIT:
             return False
         change = float(np.abs(query.row - self.query.row).max())
         return change <= _NEIGHBOUR * float(np.abs(query.row).max())

@@ -20,7 +20,7 @@ from ..engine.gram import Gram
 from ..engine.witness import Witness
 
 
-def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, centre: Witness, furthest: float) -> float:
+def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, *, centre: Witness, furthest: float) -> float:
     """The right-hand side of the inequality above, rounded up; `gram` holds the nugget."""
     n = len(gram.X)
     everywhere: IndexArray = np.arange(n, dtype=np.int64)
