@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..arithmetic.rounding import UNDERFLOW, UNIT_ROUNDOFF
+from ..arithmetic.rounding import UNDERFLOW, UNIT_ROUNDOFF, enlarged
 from ..data.arrays import FloatArray
 from ..data.observations import Observations
 from ..data.trajectories import Trajectories
@@ -24,8 +24,7 @@ def step_observations(
 def widened_observations(runs: Trajectories, n: int, i: int, kernel: Kernel, norm: float) -> Observations:
     """The same with each interval widened by what uncertain initial states can do to a function of this norm."""
     widening = displacement(kernel, norm, runs.initial_state_noise, n * runs.n_inputs)
-    interval = runs.noise_bound[n - 1, i] + widening
-    return step_observations(runs, n, i, interval * (1.0 + 2.0 * UNIT_ROUNDOFF))
+    return step_observations(runs, n, i, enlarged(float(runs.noise_bound[n - 1, i] + widening), 1))
 
 
 def displacement(kernel: Kernel, norm: float, noise: FloatArray, n_known: int) -> float:

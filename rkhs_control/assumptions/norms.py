@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from ..arithmetic.rounding import UNIT_ROUNDOFF, quotient_down
+from ..arithmetic.rounding import UNIT_ROUNDOFF, outwards, quotient_down, up
 from ..data.arrays import FloatArray, as_points, as_vector, non_negative, positive
 from ..data.observations import Observations
 from ..engine.gram import Gram
@@ -196,8 +196,8 @@ class ConsistencyFrontier:
 
     def _intervals(self, noise_bound: float) -> tuple[FloatArray, FloatArray]:
         """What the data say under another noise bound, rounded outwards."""
-        widening = np.nextafter(noise_bound - self.data.noise_bound, np.inf)
-        return np.nextafter(self.data.lower - widening, -np.inf), np.nextafter(self.data.upper + widening, np.inf)
+        widening = up(noise_bound - self.data.noise_bound)
+        return outwards(self.data.lower - widening, self.data.upper + widening)
 
     def _require_followed(self, noise_bound: float) -> None:
         last = self.noise_bounds[-1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +22,7 @@ from ..engine.gram import Gram
 from ..engine.least_norm import least_norm_along
 from ..errors import ContradictoryDataError, InputError, SolverError, UnsettledNormWarning
 from ..kernels.base import Kernel
-from ..kernels.radial import SquaredExponential
+from ..kernels.families import KernelFamily, kernel_family
 from ..parallel import Progress, collect, in_parallel
 from .intervals import displacement, step_observations
 from .norms import TINY, NormBound, least_norm_estimate, norm_growth
@@ -94,7 +94,7 @@ def select_assumptions(
     regularisations: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1),
     folds: int = 5,
     per_dimension: bool = False,
-    kernel: Callable[[Any], Kernel] = SquaredExponential,
+    kernel: str | KernelFamily = "squared_exponential",
     norm_estimate: NormEstimate = "least_norm",
     safety_factor: float = 3.0,
     initial_state_noise: npt.ArrayLike | None = None,
@@ -106,10 +106,10 @@ def select_assumptions(
 
     Parameters
     ----------
-    lengthscales : candidates, numbers or one a coordinate of `z` at the last step (the first ones serve shorter
+    lengthscales : candidates, numbers or one per coordinate of `z` at the last step (the first ones serve shorter
         sequences); by default multiples of the standard deviation of each coordinate
     per_dimension : start from the best candidate and go on to a lengthscale for every coordinate
-    kernel : makes a kernel from a lengthscale
+    kernel : the name of one of `FAMILIES`, such as "matern52", or what makes a kernel from a lengthscale
     norm_estimate : `"least_norm"`, the least norm of a function through the intervals, or `"interpolant"`, the paper's
         Appendix A, which takes the outputs as free of noise and is far larger where they are not; no estimate is below
         that of a bump as high as the noise bound, which could hide in the noise
@@ -119,6 +119,7 @@ def select_assumptions(
     """
     if norm_estimate not in ("least_norm", "interpolant"):
         raise InputError(f"norm_estimate must be 'least_norm' or 'interpolant'; got {norm_estimate!r}")
+    family = kernel_family(kernel)
     runs = runs.with_initial_state_noise(initial_state_noise)
     noise = runs.initial_state_noise
     pairs = [(n, i) for n in range(1, runs.horizon + 1) for i in range(runs.n_states)]
@@ -129,11 +130,11 @@ def select_assumptions(
         candidates = _candidates(lengthscales, data.X)
         if len(data) < 2:
             raise InputError("all runs have the same initial state and inputs: nothing can be learned from them")
-        settings: Any = {"folds": min(folds, len(data)), "kernel": kernel}
+        settings: Any = {"folds": min(folds, len(data)), "kernel": family}
         again = copy.deepcopy(generator)  # for the same folds
         errors = cross_validate(data, candidates, regularisations, rng=generator, **settings).errors
         best = _shortest_good(candidates, errors)
-        model, ridge = kernel(candidates[best]), float(regularisations[int(np.argmin(errors[best]))])
+        model, ridge = family(candidates[best]), float(regularisations[int(np.argmin(errors[best]))])
         if per_dimension:
             refined = cross_validate_per_dimension(data, [candidates[best]], regularisations, rng=again, **settings)
             model, ridge = refined.kernel, refined.regularisation

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arithmetic.printing import NONE, margin_text, outside_text, rounded_down
+from ..arithmetic.rounding import further_out
 from ..data.arrays import FloatArray, as_floats, as_vector, require_finite
 from ..data.limits import GivenLimits, Intervals, Limits, PlacedLimits
 from ..data.sets import Box
@@ -153,7 +154,7 @@ class Certificate:
     def starts_inside(self) -> bool:
         """Whether the initial state keeps the limits, wherever it may be; the verdict is about the steps after it."""
         x0, noise = self.question.x0, self.initial_state_noise
-        lower, upper = (np.where(noise == 0.0, x0, np.nextafter(x0 + s * noise, s * np.inf)) for s in (-1.0, 1.0))
+        lower, upper = further_out(x0, -noise), further_out(x0, noise)
         return bool((box_margins(lower[None], upper[None], self.limits.polytope)[0] >= 0.0).all())
 
     def _first(self, distances: FloatArray) -> tuple[int, str] | None:

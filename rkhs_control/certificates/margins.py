@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..arithmetic.rounding import dot_up
+from ..arithmetic.rounding import difference_down, dot_up
 from ..data.arrays import FloatArray
 from ..data.limits import PlacedLimits
 from ..data.sets import Box, Polytope
@@ -22,8 +22,8 @@ def box_margins(lower: FloatArray, upper: FloatArray, polytope: Polytope) -> tup
             far = np.where(normal > 0, upper[n], lower[n])
             near = np.where(normal > 0, lower[n], upper[n])
             used, offset = normal != 0, polytope.offsets[c]
-            margins[n, c] = _difference_down(offset, _dot_up(normal[used], far[used]))
-            hopes[n, c] = -_difference_down(_dot_down(normal[used], near[used]), offset)
+            margins[n, c] = difference_down(offset, _dot_up(normal[used], far[used]))
+            hopes[n, c] = -difference_down(-_dot_up(-normal[used], near[used]), offset)
     return margins, hopes
 
 
@@ -32,15 +32,6 @@ def _dot_up(normal: FloatArray, x: FloatArray) -> float:
     if len(normal) == 1 and abs(normal[0]) == 1.0:
         return float(normal[0] * x[0])
     return dot_up(normal, x)
-
-
-def _dot_down(normal: FloatArray, x: FloatArray) -> float:
-    return -_dot_up(-normal, x)
-
-
-def _difference_down(a: float, b: float) -> float:
-    """`a - b`, rounded down; its sign is that of the comparison."""
-    return 0.0 if a == b else float(np.nextafter(a - b, -np.inf))
 
 
 def input_violation(plan: FloatArray, limits: PlacedLimits, names: tuple[str, ...]) -> str | None:

@@ -27,6 +27,7 @@ from ..data.limits import GivenLimits, Limits, PlacedLimits
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ..prediction.predictor import MultiStepPredictor
 from .certainty_equivalent import CertaintyEquivalentOCP
+from .do_mpc import is_controller, planned_inputs
 from .robust import RobustOCP
 
 Planner = Callable[[FloatArray], FloatArray]
@@ -341,8 +342,8 @@ def planner_of(controller: Any) -> Planner:
         return lambda x0: _succeeded(controller.solve(x0))
     if isinstance(controller, RobustOCP):
         return lambda x0: controller.solve(x0).inputs
-    if type(controller).__module__.startswith("do_mpc."):  # told without importing it, which is slow
-        return lambda x0: _do_mpc_plan(controller, x0)
+    if is_controller(controller):
+        return lambda x0: planned_inputs(controller, x0)
     return controller  # type: ignore[no-any-return]
 
 
@@ -350,12 +351,3 @@ def _succeeded(plan: Any) -> FloatArray:
     if not plan.success:
         raise RuntimeError(f"IPOPT ended with {plan.status}")
     return plan.inputs  # type: ignore[no-any-return]
-
-
-def _do_mpc_plan(controller: Any, x0: FloatArray) -> FloatArray:
-    """What a do-mpc controller predicts; it returns an input even when its solver has failed."""
-    controller.make_step(x0.reshape(-1, 1))
-    if not controller.solver_stats["success"]:
-        raise RuntimeError(f"do-mpc's solver ended with {controller.solver_stats['return_status']}")
-    horizon = controller.settings.n_horizon
-    return np.array([np.array(controller.opt_x_num_unscaled["_u", k, 0]).ravel() for k in range(horizon)])

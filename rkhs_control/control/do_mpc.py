@@ -1,4 +1,4 @@
-"""do-mpc: kernel models as its models, plants as its simulators."""
+"""do-mpc: kernel models as its models, plants as its simulators, plans of its controllers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..data.arrays import FloatArray
 
 
 def kernel_model(models: Sequence[KernelModel], state_names: Sequence[str], input_names: Sequence[str]) -> Any:
-    """A discrete do-mpc model, ready to use, whose next states are kernel models of `(x, u)`, one a state.
+    """A discrete do-mpc model, ready to use, whose next states are kernel models of `(x, u)`, one per state.
 
     In MX symbols, which are several times faster than SX at some hundred centres.
     """
@@ -30,6 +30,20 @@ def kernel_model(models: Sequence[KernelModel], state_names: Sequence[str], inpu
         model.set_rhs(name, kernel.casadi(z))
     model.setup()
     return model
+
+
+def is_controller(thing: object) -> bool:
+    """Whether it is one of do-mpc's, told without importing that, which is slow."""
+    return type(thing).__module__.startswith("do_mpc.")
+
+
+def planned_inputs(controller: Any, x0: FloatArray) -> FloatArray:
+    """What a do-mpc controller predicts; it returns an input even when its solver has failed."""
+    controller.make_step(x0.reshape(-1, 1))
+    if not controller.solver_stats["success"]:
+        raise RuntimeError(f"do-mpc's solver ended with {controller.solver_stats['return_status']}")
+    horizon = controller.settings.n_horizon
+    return np.array([np.array(controller.opt_x_num_unscaled["_u", k, 0]).ravel() for k in range(horizon)])
 
 
 def simulator(plant: Any) -> Any:

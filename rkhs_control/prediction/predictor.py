@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arithmetic.rounding import UNIT_ROUNDOFF
+from ..arithmetic.rounding import enlarged, further_out, outwards
 from ..assumptions.intervals import displacement, widened_observations
 from ..assumptions.norms import NormBound, estimated_text
 from ..assumptions.selection import select_assumptions
@@ -195,7 +195,7 @@ class MultiStepPredictor:
 
         lower, upper, gap = (by_plan([getattr(band, name) for band in bands]) for name in ("lower", "upper", "gap"))
         shift = self.displacements(noise, n_steps)
-        lower, upper = _further_out(lower, -shift), _further_out(upper, shift)
+        lower, upper = further_out(lower, -shift), further_out(upper, shift)
         widening = self.displacements(self.initial_state_noise, n_steps)
         cost = 2.0 * shift
         if widening.any():
@@ -220,8 +220,8 @@ class MultiStepPredictor:
         """
         start = np.maximum(held_out.initial_state_noise, self.initial_state_noise)
         tube = self.boxes(held_out.states[:, 0], held_out.inputs, initial_state_noise=start, n_jobs=n_jobs)
-        recorded, noise = held_out.states[:, 1:], held_out.noise_bound * (1.0 + 4.0 * UNIT_ROUNDOFF)
-        low, high = np.nextafter(recorded - noise, -np.inf), np.nextafter(recorded + noise, np.inf)
+        recorded, noise = held_out.states[:, 1:], enlarged(held_out.noise_bound, 2)
+        low, high = outwards(recorded - noise, recorded + noise)
         disjoint: npt.NDArray[np.bool_] = (low > tube.upper) | (high < tube.lower)
         return disjoint
 
@@ -240,7 +240,7 @@ class MultiStepPredictor:
         bounds = envelope.upper_bounds(envelope.sides[side], [Points.value(z) for z in Z])
         shift = self._displacement(n, i, self.start_noise(initial_state_noise))
         ends = sign * np.array([bound.value for bound in bounds])
-        return _further_out(ends, np.array(sign * shift)), [bound.witness for bound in bounds]
+        return further_out(ends, np.array(sign * shift)), [bound.witness for bound in bounds]
 
     def slopes(self, n: int, i: int, side: int, z: FloatArray, witness: Witness | None) -> FloatArray:
         """How fast such an end moves with `z`, given what proves it there; zero where there is a kink."""
@@ -297,11 +297,6 @@ def _total_weights(band: Band) -> FloatArray:
     return np.array(
         [sum(np.abs(w.weights).sum() if w is not None else np.nan for w in pair) for pair in band.witnesses]
     )
-
-
-def _further_out(ends: FloatArray, shift: FloatArray) -> FloatArray:
-    """`ends + shift`, rounded in the direction of the shift; as they are where it is zero."""
-    return np.where(shift == 0.0, ends, np.nextafter(ends + shift, np.where(shift > 0.0, np.inf, -np.inf)))
 
 
 def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> tuple[tuple[Any, ...], ...]:

@@ -179,3 +179,10 @@ def test_windows_with_equal_measured_starts_and_different_ends_contradict_nothin
         warnings.simplefilter("ignore", rc.UnsettledNormWarning)
         predictor = rc.MultiStepPredictor.select(runs)
     assert predictor.initial_state_noise.tolist() == [0.125]
+
+
+def test_kernels_are_chosen_by_name_as_in_scenarios(runs):
+    by_name = rc.select_assumptions(runs, [2.0], kernel="matern52")
+    assert by_name.kernels == rc.select_assumptions(runs, [2.0], kernel=rc.Matern52).kernels
+    with pytest.raises(rc.InputError, match="there is no kernel 'matern53'; there is: squared_exponential, matern12"):
+        rc.select_assumptions(runs, [2.0], kernel="matern53")
