@@ -25,7 +25,7 @@ class EnergyEnvelope(Envelope):
     With noise of energy `sum_i d_i^2 <= energy`, the pair (f, d) lies in a ball of squared radius
     `Gamma^2 + energy / s` of the product space, for every `s > 0`; `mu_s` and `Sigma_s` are mean and variance of the
     Gaussian process with noise variance `s`, and `beta_s^2 = Gamma^2 + energy / s - y' (K + s I)^-1 y`.
-    `y` are the middles of the intervals: the outputs themselves where there is one an input. Without a given `energy`,
+    `y` are the middles of the intervals: the outputs themselves where there is one per input. Without a given `energy`,
     it is what the noise bounds allow. The nugget plays no part here.
     """
 

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic.printing import rounded_down
-from ..assumptions.norms import ConsistencyFrontier, NormBound, consistency_frontier
-from ..certificates.certificate import Verdict
+from ..assumptions.norms import ConsistencyFrontier, consistency_frontier
 from ..data.arrays import FloatArray
 from ..data.trajectories import Trajectories
 from ..envelopes.base import Envelope
 from ..envelopes.methods import method_name
 from ..prediction.predictor import MultiStepPredictor
-from .figures import COLOURS, panels_of, state_label
+from .figures import panels_of, state_label
 from .page import Block, Gallery, Picture, Section, Table
+from .palette import BLUE, DARK_RED, RED
 
 _FURTHER_DOWN = 0.5  # the frontier is drawn down to this share of the noise bound
 _PICTURES_UP_TO = 6
 
 
 def assumptions_section(
-    predictor: MultiStepPredictor, step: int, state: int, why: str, start_noise: FloatArray | None = None
+    predictor: MultiStepPredictor, step: int, state: int, *, why: str, start_noise: FloatArray | None = None
 ) -> Section:
     """All assumptions, and the frontiers of the states at one step (from 0), that of `state` first.
 
@@ -67,7 +67,7 @@ def _assumptions_table(predictor: MultiStepPredictor) -> Table:
     rows = []
     for n, row in enumerate(predictor.envelopes):
         for i, envelope in enumerate(row):
-            norm = NormBound.of(envelope.norm_bound)
+            norm = envelope.norm_bound
             rows.append(
                 (
                     str(n + 1),
@@ -120,7 +120,8 @@ def _frontier_picture(predictor: MultiStepPredictor, step: int, state: int) -> P
         caption += "no norm: zero fits."
     if refuted is not None:
         caption += f" With the norm bound {norm:.4g} they refute a {what} of {rounded_down(refuted)} or less."
-    figure = _frontier_figure(frontier, noise, norm, what, state_label(predictor.runs, state), step)
+    title = f"{state_label(predictor.runs, state)}, step {step + 1}"
+    figure = _frontier_figure(frontier, noise, norm, what=what, title=title)
     return Picture(figure, f"Consistency frontier, least norm against {what}. {caption}", caption)
 
 
@@ -140,7 +141,7 @@ def _refuted_noise(envelope: Envelope, frontier: ConsistencyFrontier) -> float |
     return None
 
 
-def _frontier_figure(frontier: ConsistencyFrontier, noise: float, norm: float, what: str, label: str, step: int) -> Any:
+def _frontier_figure(frontier: ConsistencyFrontier, noise: float, norm: float, *, what: str, title: str) -> Any:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     figure, panels = panels_of(1, 1, width=5.2, height=3.4)
@@ -153,11 +154,11 @@ def _frontier_figure(frontier: ConsistencyFrontier, noise: float, norm: float, w
     floor = 0.2 * min(norm, float(curve.max() or norm), float(np.interp(noise, d, curve) or norm))
     top = 5.0 * max(norm, min(float(curve.max()), 50.0 * norm))
     right = max(1.5 * float(d[curve > floor].max(initial=0.0)), 2.0 * noise) or largest
-    axes.fill_between(d, floor, np.maximum(curve, floor), color=COLOURS[Verdict.REFUTED], alpha=0.18, linewidth=0.0)
-    axes.plot(d, np.maximum(curve, floor), color=COLOURS[Verdict.REFUTED], linewidth=1.6)
-    axes.plot(noise, norm, "o", color=COLOURS[Verdict.CERTIFIED], markersize=7)
-    axes.annotate("assumed", (noise, norm), (9, 5), textcoords="offset points", color=COLOURS[Verdict.CERTIFIED])
-    axes.text(0.03, 0.05, "refuted by the data", transform=axes.transAxes, color="#a04000")
+    axes.fill_between(d, floor, np.maximum(curve, floor), color=RED, alpha=0.18, linewidth=0.0)
+    axes.plot(d, np.maximum(curve, floor), color=RED, linewidth=1.6)
+    axes.plot(noise, norm, "o", color=BLUE, markersize=7)
+    axes.annotate("assumed", (noise, norm), (9, 5), textcoords="offset points", color=BLUE)
+    axes.text(0.03, 0.05, "refuted by the data", transform=axes.transAxes, color=DARK_RED)
     axes.set_yscale("log")
     if is_log:
         axes.set_xscale("log")
@@ -168,6 +169,6 @@ def _frontier_figure(frontier: ConsistencyFrontier, noise: float, norm: float, w
     axes.set_xlim(smallest, right)
     axes.set_xlabel(what)
     axes.set_ylabel("norm")
-    axes.set_title(f"{label}, step {step + 1}")
+    axes.set_title(title)
     axes.grid(alpha=0.25)
     return figure

@@ -116,9 +116,9 @@ class Report:
             self.title,
             self._headline(plan, predictor),
             sections,
-            self.description,
-            [*([f"{self.doubt[0].upper()}{self.doubt[1:]}."] if self.doubt else []), *_remarks(self.plans)],
-            f"Written by rkhs_control {__version__}.",
+            description=self.description,
+            warnings=[*([f"{self.doubt[0].upper()}{self.doubt[1:]}."] if self.doubt else []), *_remarks(self.plans)],
+            footer=f"Written by rkhs_control {__version__}.",
         )
 
     def write(self, file: str | Path) -> None:
@@ -130,9 +130,9 @@ class Report:
         runs = (f"{len(predictor.runs):,}", roles if self.n_held_out else recorded)
         if self.contradiction:
             consequence = "Whatever is said below of what is certified rests on assumptions that do not hold."
-            return Headline("CONTRADICTED", "refuted", self.contradiction, (consequence,), (runs,))
+            return Headline("CONTRADICTED", "refuted", self.contradiction, paragraphs=(consequence,), numbers=(runs,))
         if plan is None:
-            return Headline("Findings", "plain", self.findings or "No plan was judged.", (), (runs,))
+            return Headline("Findings", "plain", self.findings or "No plan was judged.", numbers=(runs,))
         return _verdict_headline(plan, self.plans, runs)
 
     def _about_plans(self, deciding: ReportedPlan) -> Iterator[Section]:
@@ -197,7 +197,10 @@ def write_report(
             margins = {method: {"norm_margin": certificate.norm_margin, "noise_margin": certificate.noise_margin}}
         plans.append(ReportedPlan(name, {method: certificate}, margins, file=certificate_file))
     source = None if data_file is None else str(data_file)
-    Report(title, plans[0].certificate.predictor, plans, description, sections, data_file=source).write(file)
+    report = Report(
+        title, plans[0].certificate.predictor, plans, description=description, sections=sections, data_file=source
+    )
+    report.write(file)
 
 
 def _verdict_headline(plan: ReportedPlan, plans: Sequence[ReportedPlan], runs: tuple[str, str]) -> Headline:
@@ -222,7 +225,13 @@ def _verdict_headline(plan: ReportedPlan, plans: Sequence[ReportedPlan], runs: t
     if len(plans) == 1 and not start_inside:
         starts = "may start" if np.any(certificate.question.initial_state_noise) else "starts"
         sentence += f". The plan {starts} outside the limits"
-    return Headline(verdict.name, verdict.name.lower(), sentence, (meaning, _NOT_MEANT), (*numbers, runs))
+    return Headline(
+        word=verdict.name,
+        tone=verdict.name.lower(),
+        sentence=sentence,
+        paragraphs=(meaning, _NOT_MEANT),
+        numbers=(*numbers, runs),
+    )
 
 
 def _margin_number(name: str, margin: float, verdict: Verdict) -> tuple[str, str]:
@@ -252,7 +261,7 @@ def _remarks(plans: Sequence[ReportedPlan]) -> Iterator[str]:
 def _assumptions(predictor: MultiStepPredictor, plan: ReportedPlan | None) -> Section:
     start = None if plan is None else plan.certificate.question.initial_state_noise
     if plan is None or not plan.certificate.margins.size:
-        return assumptions_section(predictor, predictor.horizon - 1, 0, "the last one", start)
+        return assumptions_section(predictor, predictor.horizon - 1, 0, why="the last one", start_noise=start)
     certificate = plan.certificate
     step, constraint = deciding_entry(certificate)
     normal, widths = certificate.limits.polytope.normals[constraint], certificate.tube.upper - certificate.tube.lower
@@ -261,4 +270,4 @@ def _assumptions(predictor: MultiStepPredictor, plan: ReportedPlan | None) -> Se
     why = f"where the verdict on plan {plan.name} hangs on {limit}"
     if certificate.input_violation is not None:
         why = f"where plan {plan.name} is worst, at {limit}"
-    return assumptions_section(predictor, step, state, why, start)
+    return assumptions_section(predictor, step, state, why=why, start_noise=start)

@@ -7,7 +7,6 @@ methods side by side. Limits are dashed, the true trajectory, where it is known,
 from __future__ import annotations
 
 import textwrap
-import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,13 +19,11 @@ from ..certificates.certificate import Certificate, Verdict
 from ..data.arrays import FloatArray
 from ..data.sets import Box
 from ..data.trajectories import Trajectories
+from .palette import BLUE, GREEN, LIMIT, ORANGE, PINK, RED, START, TRUTH, VERDICTS
+from .text import printable
 
-COLOURS = {Verdict.CERTIFIED: "#0072B2", Verdict.UNDECIDED: "#E69F00", Verdict.REFUTED: "#D55E00"}
-_LIMIT: dict[str, Any] = {"color": "#666666", "linestyle": "--", "linewidth": 1.0}
-_TRUTH: dict[str, Any] = {"color": "black", "linewidth": 1.0, "marker": ".", "markersize": 4}
 _LONGEST_NAME = 16  # characters of a plan's name that are written into a portrait
 _LONGEST_LABEL, _LABEL_LINES = 48, 3
-_TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # classes of Unicode's bidirectional algorithm
 
 
 def plot_phase(
@@ -48,7 +45,7 @@ def plot_phase(
     axes, order = _axes(ax), list(Verdict)
     for certificate in certificates:
         verdict = certificate.verdict
-        colour, above = COLOURS[verdict], 1.0 + 0.1 * (len(order) - order.index(verdict))
+        colour, above = VERDICTS[verdict], 1.0 + 0.1 * (len(order) - order.index(verdict))
         face = to_rgba(colour, 0.25 if verdict is Verdict.CERTIFIED else 0.12)
         lower, upper = certificate.tube.lower[:, states], certificate.tube.upper[:, states]
         for low, high in zip(lower, upper, strict=True):
@@ -56,10 +53,10 @@ def plot_phase(
         start = certificate.question.x0[list(states)]
         if truths is None:
             axes.plot(*np.vstack([start, (lower + upper) / 2.0]).T, color=colour, linestyle=":", linewidth=0.8)
-        axes.plot(*start, color="black", marker="o", markersize=5, fillstyle="none")
+        axes.plot(*start, **START)
         axes.update_datalim(np.vstack([lower, upper]))
     for truth in truths or ():
-        axes.plot(truth[:, states[0]], truth[:, states[1]], **_TRUTH)
+        axes.plot(truth[:, states[0]], truth[:, states[1]], **TRUTH)
     if names is not None:
         starts = [tuple(certificate.question.x0[list(states)].tolist()) for certificate in certificates]
         _name_starts(axes, names, starts)
@@ -76,18 +73,18 @@ def plot_time(certificate: Certificate, state: int, *, truth: FloatArray | None 
     lower, upper = certificate.tube.lower[:, state], certificate.tube.upper[:, state]
     steps = np.arange(1, len(lower) + 1)
     middle = (lower + upper) / 2.0
-    colour = COLOURS[certificate.verdict]
+    colour = VERDICTS[certificate.verdict]
     axes.fill_between(steps, lower, upper, color=colour, alpha=0.15, linewidth=0.0)
     axes.errorbar(steps, middle, (upper - lower) / 2.0, fmt="none", ecolor=colour, capsize=4, elinewidth=1.6)
     if truth is None:
-        axes.plot(0, certificate.question.x0[state], color="black", marker="o", markersize=5, fillstyle="none")
+        axes.plot(0, certificate.question.x0[state], **START)
     else:
-        axes.plot(np.arange(len(truth)), truth[:, state], **_TRUTH)
+        axes.plot(np.arange(len(truth)), truth[:, state], **TRUTH)
     limits = certificate.limits.states
     if isinstance(limits, Box):
         for end in (limits.lower[state], limits.upper[state]):
             if np.isfinite(end):
-                axes.axhline(end, **_LIMIT)
+                axes.axhline(end, **LIMIT)
     axes.set_ylabel(state_label(certificate.predictor.runs, state, _LONGEST_LABEL // 2))
     axes.xaxis.get_major_locator().set_params(integer=True)
     return axes
@@ -100,7 +97,7 @@ def plot_region(first: FloatArray, second: FloatArray, verdicts: Sequence[Sequen
     axes = _axes(ax)
     order = list(Verdict)
     codes = np.array([[order.index(verdict) for verdict in row] for row in verdicts])
-    palette = ListedColormap([COLOURS[verdict] for verdict in order])
+    palette = ListedColormap([VERDICTS[verdict] for verdict in order])
     axes.pcolormesh(first, second, codes.T, cmap=palette, vmin=0, vmax=len(order) - 1, shading="nearest", alpha=0.8)
     for set_ends, ends in ((axes.set_xlim, first), (axes.set_ylim, second)):
         if len(ends) > 1:
@@ -114,7 +111,7 @@ def phase_figure(
     states: tuple[int, int] = (0, 1),
     names: Sequence[str] | None = None,
 ) -> Any:
-    """A phase portrait a method, on the same scales; `names` are those of the plans."""
+    """A phase portrait per method, on the same scales; `names` are those of the plans."""
     from matplotlib.lines import Line2D
 
     figure, panels = panels_of(1, len(by_method), width=5.0, height=4.2, sharex=True, sharey=True)
@@ -124,15 +121,15 @@ def phase_figure(
         what = "area" if certificates[0].tube.lower.shape[1] == 2 else "volume"
         axes.set_title(f"{method}: mean box {what} {areas:.3g}")
     handles = _verdict_patches({c.verdict for certificates in by_method.values() for c in certificates}, alpha=0.4)
-    handles.append(Line2D([], [], label="limits", **_LIMIT))
+    handles.append(Line2D([], [], label="limits", **LIMIT))
     if truths is not None:
-        handles.append(Line2D([], [], label="true trajectory", **_TRUTH))
+        handles.append(Line2D([], [], label="true trajectory", **TRUTH))
     figure.legend(handles=handles, loc="outside lower center", ncols=3 if len(by_method) == 1 else 5)
     return figure
 
 
 def time_figure(by_method: Mapping[str, Certificate], truth: FloatArray | None = None) -> Any:
-    """One plan over time: a row a state, a column a method."""
+    """One plan over time: a row per state, a column per method."""
     n_states = next(iter(by_method.values())).tube.lower.shape[1]
     figure, panels = panels_of(n_states, len(by_method), width=5.0, height=2.2, sharex=True, sharey="row")
     for column, (method, certificate) in enumerate(by_method.items()):
@@ -146,7 +143,7 @@ def time_figure(by_method: Mapping[str, Certificate], truth: FloatArray | None =
 
 
 def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str, Any], labels: Sequence[str]) -> Any:
-    """The certified region a method; `by_method` holds what `plot_region` takes."""
+    """The certified region per method; `by_method` holds what `plot_region` takes."""
     figure, panels = panels_of(1, len(by_method), width=5.0, height=4.6, sharex=True, sharey=True)
     for axes, (method, verdicts) in zip(panels[0], by_method.items(), strict=True):
         plot_region(first, second, verdicts, ax=axes)
@@ -160,7 +157,7 @@ def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str,
 
 
 def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box, runs: Trajectories) -> Any:
-    """Closed loops, `(n_steps + 1, n_states)` each: a row a state, a column a controller; violations are marked."""
+    """Closed loops, `(n_steps + 1, n_states)` each: a row per state, a column per controller; violations are marked."""
     figure, panels = panels_of(runs.n_states, len(by_controller), width=4.0, height=2.2, sharex=True, sharey="row")
     for column, (name, loops) in enumerate(by_controller.items()):
         outside = sum(int((~limits.contains(states[1:])).sum()) for states in loops)
@@ -169,14 +166,14 @@ def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box,
         for state in range(runs.n_states):
             axes = panels[state][column]
             for states in loops:
-                axes.plot(states[:, state], color=COLOURS[Verdict.CERTIFIED], linewidth=0.6, alpha=0.6)
+                axes.plot(states[:, state], color=BLUE, linewidth=0.6, alpha=0.6)
                 bad = np.flatnonzero(
                     (states[:, state] < limits.lower[state]) | (states[:, state] > limits.upper[state])
                 )
-                axes.plot(bad, states[bad, state], ".", color=COLOURS[Verdict.REFUTED], markersize=5)
+                axes.plot(bad, states[bad, state], ".", color=RED, markersize=5)
             for end in (limits.lower[state], limits.upper[state]):
                 if np.isfinite(end):
-                    axes.axhline(end, **_LIMIT)
+                    axes.axhline(end, **LIMIT)
     for state in range(runs.n_states):
         panels[state][0].set_ylabel(state_label(runs, state))
     return figure
@@ -191,8 +188,8 @@ def widths_figure(half_widths: FloatArray, runs: Trajectories) -> Any:
         for inner, alpha in ((0.0, 0.15), (0.1, 0.3)):
             ends = np.quantile(mine, [inner, 1.0 - inner], axis=0)
             label = f"{1.0 - 2.0 * inner:.0%} of the plans"
-            axes.fill_between(steps, *ends, color=COLOURS[Verdict.CERTIFIED], alpha=alpha, linewidth=0.0, label=label)
-        axes.plot(steps, np.median(mine, axis=0), color=COLOURS[Verdict.CERTIFIED], label="median")
+            axes.fill_between(steps, *ends, color=BLUE, alpha=alpha, linewidth=0.0, label=label)
+        axes.plot(steps, np.median(mine, axis=0), color=BLUE, label="median")
         axes.set_ylim(bottom=0.0)
         axes.set_xlabel("step")
         axes.set_ylabel(f"half-width, {state_label(runs, state)}")
@@ -204,7 +201,7 @@ def widths_figure(half_widths: FloatArray, runs: Trajectories) -> Any:
 def effects_figure(effects: Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]) -> Any:
     """Certified shares by what changes: for each, its values and the share by kind of planning."""
     figure, (panels,) = panels_of(1, len(effects), width=3.0, height=2.8, sharey=True)
-    styles = [("#E69F00", "s"), ("#0072B2", "o")]
+    styles = [(ORANGE, "s"), (BLUE, "o")]
     for axes, (what, points) in zip(panels, effects.items(), strict=True):
         for name, (colour, marker) in zip(points[0][1], styles, strict=False):
             axes.plot(
@@ -228,15 +225,15 @@ def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Cert
     polytope = ranked[0].limits.polytope
     figure, (panels,) = panels_of(1, 2, width=5.4, height=3.6)
     true_margin = float((polytope.offsets - truth[1:] @ polytope.normals.T).min())
-    panels[0].axhline(0.0, **_LIMIT)
+    panels[0].axhline(0.0, **LIMIT)
     panels[0].axhline(true_margin, color="black", linewidth=1.0, label="true margin")
-    styles = [("#0072B2", "-"), ("#CC79A7", ":"), ("#009E73", "-.")]
+    styles = [(BLUE, "-"), (PINK, ":"), (GREEN, "-.")]
     for (name, found), (colour, line) in zip(by_choice.items(), styles, strict=False):
         panels[0].plot(counts, [c.margin for c in found], color=colour, linestyle=line, label=name)
     for verdict in Verdict:
         points = [(n, c.margin) for n, c in zip(counts, ranked, strict=True) if c.verdict is verdict]
         if points:
-            panels[0].plot(*zip(*points, strict=True), "o", color=COLOURS[verdict], label=verdict.name.lower())
+            panels[0].plot(*zip(*points, strict=True), "o", color=VERDICTS[verdict], label=verdict.name.lower())
     panels[0].set_xlabel("experiments")
     panels[0].set_ylabel("margin to the nearest limit")
     panels[0].xaxis.get_major_locator().set_params(integer=True)
@@ -267,15 +264,6 @@ def without_missing_glyphs() -> Iterator[None]:
         yield
 
 
-def printable(text: str) -> str:
-    """With characters that control a terminal or turn the direction of text written out: names come from anywhere."""
-    return "".join(c.encode("unicode_escape").decode() if _is_control(c) else c for c in text)
-
-
-def _is_control(c: str) -> bool:
-    return (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") or unicodedata.bidirectional(c) in _TURNS
-
-
 def _axes(ax: Any) -> Any:
     if ax is not None:
         return ax
@@ -300,18 +288,18 @@ def _limit_lines(axes: Any, certificate: Certificate, states: tuple[int, int]) -
         if np.any(normal[others]) or (a == 0 and b == 0):
             continue
         if b == 0:
-            axes.axvline(offset / a, **_LIMIT)
+            axes.axvline(offset / a, **LIMIT)
         elif a == 0:
-            axes.axhline(offset / b, **_LIMIT)
+            axes.axhline(offset / b, **LIMIT)
         else:
-            axes.axline((0.0, offset / b), slope=-a / b, **_LIMIT)
+            axes.axline((0.0, offset / b), slope=-a / b, **LIMIT)
 
 
 def _verdict_patches(seen: set[Verdict], alpha: float) -> list[Any]:
     from matplotlib.patches import Patch
 
     shown = [verdict for verdict in Verdict if verdict in seen]
-    return [Patch(facecolor=COLOURS[verdict], alpha=alpha, label=verdict.name.lower()) for verdict in shown]
+    return [Patch(facecolor=VERDICTS[verdict], alpha=alpha, label=verdict.name.lower()) for verdict in shown]
 
 
 def _name_starts(axes: Any, names: Sequence[str], starts: Sequence[tuple[float, ...]]) -> None:

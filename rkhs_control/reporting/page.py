@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .figures import printable, without_missing_glyphs
+from .figures import without_missing_glyphs
+from .text import printable
 
 _LARGEST_SVG = 400_000  # bytes; above this, a picture of dots is smaller
 _WIDE = 700  # CSS pixels; wider pictures have several panels, and would not be legible if a phone shrank them

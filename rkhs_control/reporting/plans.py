@@ -45,7 +45,7 @@ class ReportedPlan:
 
 
 def plans_section(plans: Sequence[ReportedPlan]) -> Section:
-    """A row a plan and method."""
+    """A row per plan and method."""
     n_states = plans[0].certificate.tube.lower.shape[1]
     volume = {1: "width", 2: "area"}.get(n_states, "volume")
     header = ["plan", "method", "verdict", "margin", "at", "norm ×", "noise ×", f"mean box {volume}"]
@@ -130,7 +130,9 @@ def _tubes(shown: Sequence[ReportedPlan], pairs: Sequence[tuple[int, int]]) -> I
     labels = [plan.name for plan in shown] if len(shown) > 1 else None
     for pair in pairs:
         drawn = {
-            m: figures.phase_figure({m: [plan.certificates[m] for plan in shown]}, truths or None, pair, labels)
+            m: figures.phase_figure(
+                {m: [plan.certificates[m] for plan in shown]}, truths=truths or None, states=pair, names=labels
+            )
             for m in methods
         }
         _same_scales(list(drawn.values()))
@@ -159,7 +161,7 @@ def _same_scales(drawn: Sequence[Any]) -> None:
 
 
 def margins_section(plan: ReportedPlan, n_plans: int) -> Section:
-    """Distances to the limits: a row a constraint, a column a step."""
+    """Distances to the limits: a row per constraint, a column per step."""
     certificate = plan.certificate
     margins, hopes = certificate.margins, certificate.hopes
     step, constraint = deciding_entry(certificate)
@@ -173,7 +175,9 @@ def margins_section(plan: ReportedPlan, n_plans: int) -> Section:
                 tone, strength = "certified", 0.08 + 0.37 * (1.0 - margin / largest)
             else:
                 tone, strength = ("refuted", 0.5) if hope < 0.0 else ("undecided", 0.5)
-            row.append(Cell(_distance_text(margin, hope), tone, strength, decides and (n, c) == (step, constraint)))
+            row.append(
+                Cell(_distance_text(margin, hope), tone, strength, is_marked=decides and (n, c) == (step, constraint))
+            )
         rows.append(row)
     which = "" if n_plans == 1 else f"Plan {plan.name}, which decides the verdict. "
     text = (
