@@ -203,7 +203,8 @@ def _write_npz(runs: Trajectories, path: Path) -> None:
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as arrays:
+    # NumPy leaves a broken file open if it opens it itself.
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
         content = dict(arrays)
     return _with_texts(_scalars(content), lambda value: tuple(str(text) for text in np.atleast_1d(value)))
 
