@@ -43,7 +43,7 @@ class BenchProblem:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One method on one problem; times in seconds, of which a band takes two bounds a query."""
+    """One method on one problem; times in seconds, of which a band takes two bounds per query."""
 
     problem: str
     n_samples: int
@@ -151,7 +151,7 @@ class PlanMeasurement:
     method: str
     n_samples: int
     plan_s: float | None
-    """One plan: two bounds a step and state."""
+    """One plan: two bounds per step and state."""
     bound_s: float
     plans_per_second: float | None
     """Many plans, on all processes."""
@@ -165,7 +165,7 @@ def run_plans(work: Work, n_plans: int = 1000) -> list[PlanMeasurement]:
     material = gather(scenario, Source.of(scenario, folder), work)
     assert material.control is not None
     limits = material.limits
-    x0 = work.rng.uniform(limits.state_limits.lower, limits.state_limits.upper, (n_plans, material.runs.n_states))
+    x0 = work.rng.uniform(limits.states.lower, limits.states.upper, (n_plans, material.runs.n_states))
     inputs = np.array([plan.inputs for plan in plan_from(material.control, x0, "plans to certify", work)])
     n_bounds = 2 * material.runs.horizon * material.runs.n_states
     rows: list[PlanMeasurement] = []
@@ -182,11 +182,11 @@ def run_plans(work: Work, n_plans: int = 1000) -> list[PlanMeasurement]:
             seconds = []
             for i in range(20):  # the first ones warm up
                 began = time.perf_counter()
-                certify_plans(predictor, x0[i : i + 1], inputs[i : i + 1], **vars(limits), n_jobs=1)
+                certify_plans(predictor, x0[i : i + 1], inputs[i : i + 1], limits=limits, n_jobs=1)
                 seconds.append(time.perf_counter() - began)
             plan_s = float(np.median(seconds[5:]))
             began = time.perf_counter()
-            certify_plans(predictor, x0, inputs, **vars(limits), n_jobs=work.n_jobs)
+            certify_plans(predictor, x0, inputs, limits=limits, n_jobs=work.n_jobs)
             rate = n_plans / (time.perf_counter() - began)
             bound_s = plan_s / n_bounds
             rows.append(PlanMeasurement(method, len(last.data), plan_s, bound_s, rate, conic_s / bound_s))
