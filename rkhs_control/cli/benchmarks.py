@@ -66,7 +66,8 @@ def example_1(gridded: bool, n_queries: int = 100) -> BenchProblem:
     data = henon.observations(100, 1.0, rng, gridded=gridded)
     queries = rng.uniform(-henon.LIMIT, henon.LIMIT, (n_queries, 2))
     kernel = SquaredExponential(henon.LENGTHSCALE)
-    return BenchProblem(f"Example 1, {'grid' if gridded else 'random'}", data, kernel, henon.NORM_BOUND, queries)
+    name = f"Example 1, {'grid' if gridded else 'random'}"
+    return BenchProblem(name, data, kernel, norm_bound=henon.NORM_BOUND, queries=queries)
 
 
 def smooth_sequences(n: int = 800, n_queries: int = 100) -> BenchProblem:
@@ -78,31 +79,33 @@ def smooth_sequences(n: int = 800, n_queries: int = 100) -> BenchProblem:
         feedback = np.outer(states @ [0.6, 0.3], 0.7 ** np.arange(8))
         return np.hstack([states, feedback + 0.1 * np.tanh(states[:, :1]) * np.cos(np.arange(8))])
 
-    return _known_function("smooth sequences, 10-D", rng, sequences(n), sequences(n_queries), 2.0, 0.06, 5.0)
+    X, queries = sequences(n), sequences(n_queries)
+    return _known_function("smooth sequences, 10-D", rng, X, queries=queries, lengthscale=2.0, norm=5.0)
 
 
 def random_design(n: int = 800, n_queries: int = 20) -> BenchProblem:
     """Inputs all over a cube in ten dimensions: hundreds of active points."""
     rng = np.random.default_rng(3)
     X, queries = rng.uniform(-1.0, 1.0, (n, 10)), rng.uniform(-1.0, 1.0, (n_queries, 10))
-    return _known_function("random design, 10-D", rng, X, queries, 1.5, 0.06, 3.0)
+    return _known_function("random design, 10-D", rng, X, queries=queries, lengthscale=1.5, norm=3.0)
 
 
 def large(n: int, n_queries: int = 5) -> BenchProblem:
     """Inputs all over a cube in three dimensions, with noise that limits what many samples can tell."""
     rng = np.random.default_rng(4)
     X, queries = rng.uniform(-1.0, 1.0, (n, 3)), rng.uniform(-1.0, 1.0, (n_queries, 3))
-    return _known_function("large, 3-D", rng, X, queries, 0.5, 0.3, 5.0)
+    return _known_function("large, 3-D", rng, X, queries=queries, lengthscale=0.5, norm=5.0, noise_bound=0.3)
 
 
 def _known_function(
     name: str,
     rng: np.random.Generator,
     X: FloatArray,
+    *,
     queries: FloatArray,
     lengthscale: float,
-    noise_bound: float,
     norm: float,
+    noise_bound: float = 0.06,
 ) -> BenchProblem:
     """Samples of a random kernel expansion of the given norm; the norm bound is 1.2 times that."""
     kernel = SquaredExponential(lengthscale)
@@ -110,7 +113,27 @@ def _known_function(
     weights = rng.normal(size=60)
     weights *= norm / np.sqrt(weights @ kernel(centres) @ weights)
     y = kernel(X, centres) @ weights + rng.uniform(-noise_bound, noise_bound, len(X))
-    return BenchProblem(name, Observations(X, y, noise_bound), kernel, 1.2 * norm, queries)
+    return BenchProblem(name, Observations(X, y, noise_bound), kernel, norm_bound=1.2 * norm, queries=queries)
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """A band, and how long it took to get ready for it and per bound, in seconds."""
+
+    band: Band
+    setup_s: float
+    bound_s: float
+
+
+def timed(problem: BenchProblem, family: type[Envelope], options: dict[str, Any], queries: FloatArray) -> Timing:
+    """One method on some queries of a problem."""
+    began = time.perf_counter()
+    envelope = family(problem.data, problem.kernel, problem.norm_bound, **options)
+    envelope.bounds(problem.queries[-1:])  # compiles, factorises, and whatever else is done once
+    ready = time.perf_counter()
+    band = envelope.bounds(queries)
+    done = time.perf_counter()
+    return Timing(band, setup_s=ready - began, bound_s=(done - ready) / (2 * len(queries)))
 
 
 _METHODS: dict[str, tuple[type[Envelope], dict[str, Any]]] = {
@@ -150,13 +173,13 @@ class PlanMeasurement:
 
     method: str
     n_samples: int
-    plan_s: float | None
-    """One plan: two bounds per step and state."""
     bound_s: float
-    plans_per_second: float | None
-    """Many plans, on all processes."""
     conic_ratio: float
     """How many times faster a bound than the conic programme."""
+    plan_s: float | None = None
+    """One plan: two bounds per step and state."""
+    plans_per_second: float | None = None
+    """Many plans, on all processes."""
 
 
 def run_plans(work: Work, n_plans: int = 1000) -> list[PlanMeasurement]:
@@ -175,7 +198,7 @@ def run_plans(work: Work, n_plans: int = 1000) -> list[PlanMeasurement]:
         began = time.perf_counter()
         conic.bounds(np.concatenate([x0[0], inputs[0].ravel()])[None])
         conic_s = (time.perf_counter() - began) / 2.0
-        rows.append(PlanMeasurement("conic primal (Clarabel)", len(last.data), None, conic_s, None, 1.0))
+        rows.append(PlanMeasurement("conic dual (Clarabel)", len(last.data), bound_s=conic_s, conic_ratio=1.0))
         progress(1, 1)
     for method, predictor in material.predictors.items():
         with work.stage(f"certifying {n_plans} plans, {method}") as progress:
@@ -189,7 +212,16 @@ def run_plans(work: Work, n_plans: int = 1000) -> list[PlanMeasurement]:
             certify_plans(predictor, x0, inputs, limits=limits, n_jobs=work.n_jobs)
             rate = n_plans / (time.perf_counter() - began)
             bound_s = plan_s / n_bounds
-            rows.append(PlanMeasurement(method, len(last.data), plan_s, bound_s, rate, conic_s / bound_s))
+            rows.append(
+                PlanMeasurement(
+                    method,
+                    len(last.data),
+                    bound_s=bound_s,
+                    conic_ratio=conic_s / bound_s,
+                    plan_s=plan_s,
+                    plans_per_second=rate,
+                )
+            )
             progress(1, 1)
     return rows
 
@@ -200,29 +232,23 @@ def _compare(problem: BenchProblem, n_conic: int, progress: _Progress) -> Iterat
     for method in _METHODS:
         progress(f"{method}, {len(problem.data)} samples, {problem.name}")
         queries = problem.queries[:n_conic] if method.startswith("conic") else problem.queries
-        raw[method] = _measure(problem, method, queries, n_conic)
+        raw[method] = _measure(problem, method, queries, n_shared=n_conic)
     conic = min(m.bound_s for name, m in raw.items() if name.startswith("conic"))
     for measurement in raw.values():
         yield Measurement(**{**asdict(measurement), "conic_ratio": conic / measurement.bound_s})
 
 
 def _measure(problem: BenchProblem, method: str, queries: FloatArray, n_shared: int) -> Measurement:
-    family, options = _METHODS[method]
-    begin = time.perf_counter()
-    envelope = family(problem.data, problem.kernel, problem.norm_bound, **options)
-    envelope.bounds(problem.queries[-1:])  # compiles, factorises, and whatever else is done once
-    ready = time.perf_counter()
-    band = envelope.bounds(queries)
-    done = time.perf_counter()
-    n_bounds = 2 * len(queries)
+    timing = timed(problem, *_METHODS[method], queries)
+    band = timing.band
     has_gap = not np.isnan(band.gap).all()
     return Measurement(
         problem=problem.name,
         n_samples=len(problem.data),
         method=method,
-        n_bounds=n_bounds,
-        setup_s=ready - begin,
-        bound_s=(done - ready) / n_bounds,
+        n_bounds=2 * len(queries),
+        setup_s=timing.setup_s,
+        bound_s=timing.bound_s,
         conic_ratio=None,
         largest_relative_gap=float(np.nanmax(band.relative_gap)) if has_gap else None,
         mean_active=_mean_active(band),
@@ -244,7 +270,7 @@ def _in_fresh_process(n: int) -> Measurement:
 
 def _measure_large(n: int) -> Measurement:
     problem = large(n)
-    measurement = _measure(problem, "path", problem.queries, len(problem.queries))
+    measurement = _measure(problem, "path", problem.queries, n_shared=len(problem.queries))
     return Measurement(**{**asdict(measurement), "peak_memory_mb": _peak_memory_mb()})
 
 

@@ -6,7 +6,6 @@ bound that held at every query here is not thereby a guarantee.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +27,13 @@ from ..kernels.radial import Matern52, Radial
 from ..models import henon
 from ..models.cstr import CSTR
 from ..reporting.figures import panels_of
+from ..reporting.palette import BLUE, ORANGE, RED
 from ..scenarios.material import Work
-from .benchmarks import BenchProblem, example_1
+from .benchmarks import BenchProblem, example_1, timed
 
 CERTAIN, WITH_SLOPE, PROBABLE = "for certain", "if the slope is right", "with 99 %, Gaussian noise"
+OPTIMAL = "optimal"
+"""The method that the others are compared with; it is the first of them."""
 
 _MARGIN = 1.5  # norm bounds, as multiples of the norm (or of what is known of it)
 _SLOPE_MARGIN = 1.1
@@ -74,7 +76,7 @@ class _Method:
 
 
 METHODS = {
-    "optimal": _Method(OptimalEnvelope),
+    OPTIMAL: _Method(OptimalEnvelope),
     "alternating, 3 turns": _Method(AlternatingEnvelope, options=lambda contest: {"iterations": 3}),
     "closed form": _Method(ClosedFormEnvelope),
     "closed form, nugget 1e-5": _Method(ClosedFormEnvelope, options=lambda contest: {"nugget": 1e-5}),
@@ -104,14 +106,10 @@ def run(work: Work, n_queries: int = 100) -> list[Entry]:
 def _compete(contest: Contest) -> Iterator[Entry]:
     problem, optimal = contest.problem, np.nan
     for name, method in METHODS.items():
-        began = time.perf_counter()
-        envelope = method.family(problem.data, problem.kernel, problem.norm_bound, **method.options(contest))
-        envelope.bounds(problem.queries[-1:])  # compiles, factorises, and whatever else is done once
-        ready = time.perf_counter()
-        band = envelope.bounds(problem.queries)
-        done = time.perf_counter()
+        timing = timed(problem, method.family, method.options(contest), problem.queries)
+        band = timing.band
         width = float(band.width.mean())
-        optimal = width if method.family is OptimalEnvelope else optimal
+        optimal = width if name == OPTIMAL else optimal
         yield Entry(
             problem=problem.name,
             n_samples=len(problem.data),
@@ -120,8 +118,8 @@ def _compete(contest: Contest) -> Iterator[Entry]:
             mean_width=width,
             times_optimal=width / optimal,
             contained=float(np.mean((band.lower <= contest.truth) & (contest.truth <= band.upper))),
-            setup_s=ready - began,
-            bound_s=(done - ready) / (2 * len(problem.queries)),
+            setup_s=timing.setup_s,
+            bound_s=timing.bound_s,
         )
 
 
@@ -130,7 +128,9 @@ def henon_contest(gridded: bool, n_queries: int) -> Contest:
     problem = example_1(gridded, n_queries)
     scales = np.full(2, henon.LENGTHSCALE)
     slope = float(np.hypot(1.6 * henon.LIMIT, 1.0 + 6.4))  # where |z1| = LIMIT and cos(0.8 z2) = 1
-    return Contest(problem, henon.truth(problem.queries), _SLOPE_MARGIN * slope * henon.LENGTHSCALE, scales)
+    return Contest(
+        problem, henon.truth(problem.queries), steepest=_SLOPE_MARGIN * slope * henon.LENGTHSCALE, scales=scales
+    )
 
 
 def cstr_contest(rng: np.random.Generator, n_queries: int, n_runs: int = 300) -> Contest:
@@ -154,8 +154,8 @@ def cstr_contest(rng: np.random.Generator, n_queries: int, n_runs: int = 300) ->
     norm_bound = norm_growth(more, truth(more), kernel).estimate.times(_MARGIN).value
     scales = np.asarray(kernel.lengthscale)
     steepest = _SLOPE_MARGIN * largest_slope(truth, more[:300], scales)
-    problem = BenchProblem("CSTR, c_B after 8 steps", data, kernel, norm_bound, queries)
-    return Contest(problem, truth(queries), steepest, scales)
+    problem = BenchProblem("CSTR, c_B after 8 steps", data, kernel, norm_bound=norm_bound, queries=queries)
+    return Contest(problem, truth(queries), steepest=steepest, scales=scales)
 
 
 def known_norm_contest(rng: np.random.Generator, n_queries: int, n: int = 150) -> Contest:
@@ -165,8 +165,8 @@ def known_norm_contest(rng: np.random.Generator, n_queries: int, n: int = 150) -
     X, queries, more = (rng.uniform(-1.0, 1.0, (count, 3)) for count in (n, n_queries, 2000))
     data = Observations(X, f(X) + rng.uniform(-noise_bound, noise_bound, n), noise_bound)
     scales = np.ones(3)
-    problem = BenchProblem("sum of kernels, norm known", data, kernel, _MARGIN * f.norm, queries)
-    return Contest(problem, f(queries), _SLOPE_MARGIN * largest_slope(f, more, scales), scales)
+    problem = BenchProblem("sum of kernels, norm known", data, kernel, norm_bound=_MARGIN * f.norm, queries=queries)
+    return Contest(problem, f(queries), steepest=_SLOPE_MARGIN * largest_slope(f, more, scales), scales=scales)
 
 
 def largest_slope(f: Callable[[FloatArray], FloatArray], points: FloatArray, scales: FloatArray) -> float:
@@ -189,15 +189,15 @@ CONTESTS: dict[str, Callable[[np.random.Generator, int], Contest]] = {
 
 
 def leaderboard_figure(entries: list[Entry]) -> Any:
-    """Mean widths, a panel a contest; what holds on a further condition is hatched."""
+    """Mean widths, a panel per contest; what holds on a further condition is hatched."""
     from matplotlib.patches import Patch
 
     problems = list(dict.fromkeys(entry.problem for entry in entries))
     figure, axes = panels_of(2, (len(problems) + 1) // 2, width=6.0, height=3.0)
     looks = {
-        CERTAIN: {"facecolor": "#0072B2"},
-        WITH_SLOPE: {"facecolor": "#E69F00", "hatch": "//", "edgecolor": "white"},
-        PROBABLE: {"facecolor": "#D55E00", "hatch": "xx", "edgecolor": "white"},
+        CERTAIN: {"facecolor": BLUE},
+        WITH_SLOPE: {"facecolor": ORANGE, "hatch": "//", "edgecolor": "white"},
+        PROBABLE: {"facecolor": RED, "hatch": "xx", "edgecolor": "white"},
     }
     for ax, problem in zip(axes.flat, problems, strict=False):
         rows = [entry for entry in entries if entry.problem == problem][::-1]

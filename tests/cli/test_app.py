@@ -107,6 +107,6 @@ def test_certification_benchmark_measures_every_method(run, monkeypatch):
     code, text = run("bench", "certify", "--plans", "20", "--jobs", "1", "--json", "kept.json")
     assert code == 0, text
     rows = {row["method"]: row for row in json.loads(Path("kept.json").read_text())}
-    assert list(rows) == ["conic primal (Clarabel)", "optimal", "closed form"]
+    assert list(rows) == ["conic dual (Clarabel)", "optimal", "closed form"]
     assert rows["optimal"]["conic_ratio"] > 1
     assert rows["optimal"]["plans_per_second"] > 1
