@@ -17,27 +17,27 @@ from ..assumptions.selection import Selection, select_assumptions
 from ..control.certainty_equivalent import CertaintyEquivalentOCP, Plan, QuadraticCost
 from ..data.arrays import FloatArray
 from ..data.files import load_trajectories
+from ..data.limits import require_names
 from ..data.sets import Box
 from ..data.tables import bounds_of_decimals
 from ..data.trajectories import Trajectories
 from ..envelopes.closed_form import ClosedFormEnvelope
 from ..errors import FalsifiedNormBoundError, InputError, UnsettledNormWarning
-from ..models import PLANTS
+from ..kernels.families import FAMILIES
 from ..models.plant import Plant
 from ..parallel import Progress
 from ..prediction.predictor import MultiStepPredictor
+from .plants import plant_named
 from .schema import (
-    KERNELS,
+    BoxLimits,
     ControlProblem,
     FileData,
     PlantData,
     PredictorSettings,
     Scenario,
     by_name,
-    limits_box,
     weight_matrix,
 )
-from .schema import Limits as LimitsSection
 
 OPTIMAL, CLOSED_FORM = "optimal", "closed form"
 
@@ -65,29 +65,12 @@ class Work:
 
 
 @dataclass(frozen=True, eq=False)
-class Limits:
-    """Of states, inputs and their changes, as `certify_plans` takes them."""
-
-    state_limits: Box
-    input_limits: Box
-    input_rate_limits: Box
-
-    @classmethod
-    def of(cls, given: LimitsSection, state_names: tuple[str, ...], input_names: tuple[str, ...]) -> Limits:
-        return cls(
-            limits_box(given.states, state_names, "limits.states"),
-            limits_box(given.inputs, input_names, "limits.inputs"),
-            limits_box(given.input_rates, input_names, "limits.input_rates"),
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class Material:
     """What questions are answered with."""
 
     predictors: dict[str, MultiStepPredictor]
     """By method; the optimal one decides."""
-    limits: Limits
+    limits: BoxLimits
     control: CertaintyEquivalentOCP | None
     plant: Plant | None
     n_held_out: int = 0
@@ -110,11 +93,34 @@ class Material:
         given = by_name(scenario.initial_state_noise, self.runs.state_names, "initial_state_noise")
         return self.predictors[OPTIMAL].start_noise(bounds_of_decimals(given, "initial_state_noise"))
 
+    def assumptions(self) -> list[list[dict[str, Any]]]:
+        """What is assumed by step and state, as JSON knows it."""
+        predictor = self.predictors[OPTIMAL]
+        return [
+            [{"kernel": k.to_dict(), "norm_bound": vars(bound)} for k, bound in zip(kernels, bounds, strict=True)]
+            for kernels, bounds in zip(predictor.kernels, predictor.norm_bounds, strict=True)
+        ]
+
+    def remarks(self) -> Iterator[str]:
+        """What all answers rest on, a line each."""
+        if text := self.predictors[OPTIMAL].assumption_text:
+            yield text
+        if self.doubt:
+            yield self.doubt
+        if self.n_held_out:
+            yield f"{self.n_held_out} {self.runs.kind} that were held out do not contradict the assumptions"
+        if self.n_left_out:
+            yield f"{self.n_left_out} windows that share samples with those were left out"
+        if self.runs.initial_state_text:
+            yield self.runs.initial_state_text
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
     """Where runs come from: a plant to simulate, or recorded ones; what is known of it before any work is done."""
 
+    folder: Path
+    """That paths in the scenario are relative to."""
     plant: Plant | None
     recorded: Trajectories | None
     data_file: Path | None
@@ -122,7 +128,7 @@ class Source:
     input_names: tuple[str, ...]
     horizon: int
     sampling_time: float
-    limits: Limits
+    limits: BoxLimits
 
     @property
     def kind(self) -> str:
@@ -134,7 +140,7 @@ class Source:
         """Paths in the scenario are relative to `folder`."""
         plant, recorded, data_file = None, None, None
         if scenario.plant is not None:
-            plant, horizon = PLANTS[scenario.plant.name](), scenario.plant.horizon
+            plant, horizon = plant_named(scenario.plant.name, folder), scenario.plant.horizon
         else:
             assert scenario.data is not None
             data_file = folder / scenario.data.file
@@ -142,9 +148,17 @@ class Source:
             horizon = recorded.horizon
         system = plant or recorded
         assert system is not None
-        names = system.state_names, system.input_names
-        limits = Limits.of(scenario.limits, *names)
-        return cls(plant, recorded, data_file, *names, horizon, system.sampling_time, limits)
+        return cls(
+            folder=folder,
+            plant=plant,
+            recorded=recorded,
+            data_file=data_file,
+            state_names=system.state_names,
+            input_names=system.input_names,
+            horizon=horizon,
+            sampling_time=system.sampling_time,
+            limits=scenario.limits.over(system.state_names, system.input_names),
+        )
 
 
 def gather(scenario: Scenario, source: Source, work: Work) -> Material:
@@ -167,23 +181,24 @@ def plan_from(control: CertaintyEquivalentOCP, x0: FloatArray, stage: str, work:
 
 
 def _simulated(
-    scenario: Scenario, settings: PlantData, plant: Plant, cost: QuadraticCost, limits: Limits, work: Work
+    scenario: Scenario, settings: PlantData, plant: Plant, cost: QuadraticCost, limits: BoxLimits, work: Work
 ) -> Material:
     """Explore with random inputs, choose assumptions and models from that, then record the controller's plans."""
-    domain = limits_box(
-        {**scenario.limits.states, **settings.initial_states}, plant.state_names, "plant.initial_states"
-    )
-    for what, box in (("states", domain), ("inputs", limits.input_limits)):
+    require_names(settings.initial_states, plant.state_names, "plant.initial_states")
+    wider = scenario.limits.model_copy(update={"states": {**scenario.limits.states, **settings.initial_states}})
+    domain = wider.over(plant.state_names, plant.input_names).states
+    for what, box in (("states", domain), ("inputs", limits.inputs)):
         if not np.isfinite([box.lower, box.upper]).all():
             raise InputError(f"limits.{what}: a simulated plant needs limits of all of them, to draw from")
     n_runs = settings.exploration_runs
     starts = _uniform(domain, (n_runs,), work.rng)
-    inputs = _uniform(limits.input_limits, (n_runs, settings.horizon), work.rng)
+    inputs = _uniform(limits.inputs, (n_runs, settings.horizon), work.rng)
     exploration = _record(plant, settings, starts, inputs, work.rng)
     selection = _select(exploration, scenario.predictor, work)
     control = _control(exploration, selection, cost, limits)
     starts = _spread(settings, domain)
-    plans = plan_from(replace(control, state_limits=domain), starts, "planning the runs to record", work)
+    exploring = replace(control, limits=replace(limits, states=domain))
+    plans = plan_from(exploring, starts, "planning the runs to record", work)
     runs = _record(plant, settings, starts, np.array([plan.inputs for plan in plans]), work.rng)
     if settings.keep_exploration:
         runs = runs.joined(exploration)
@@ -196,7 +211,7 @@ def _recorded(
     settings: FileData,
     runs: Trajectories,
     cost: QuadraticCost | None,
-    limits: Limits,
+    limits: BoxLimits,
     work: Work,
 ) -> Material:
     """Some runs choose the assumptions, all but the held-out ones make the boxes, and those test them."""
@@ -218,7 +233,15 @@ def _recorded(
             _require_no_contradiction(predictors[OPTIMAL], held_out, work.n_jobs)
     control = None if cost is None else _control(chosen, selection, cost, limits)
     n_left_out = len(recorded) - len(runs) - n_held_out
-    return Material(predictors, limits, control, None, n_held_out, n_left_out, _doubt(selection, scenario.predictor))
+    return Material(
+        predictors,
+        limits,
+        control,
+        plant=None,
+        n_held_out=n_held_out,
+        n_left_out=n_left_out,
+        doubt=_doubt(selection, scenario.predictor),
+    )
 
 
 def _uniform(box: Box, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
@@ -226,7 +249,7 @@ def _uniform(box: Box, shape: tuple[int, ...], rng: np.random.Generator) -> Floa
 
 
 def _spread(settings: PlantData, limits: Box) -> FloatArray:
-    """Initial states inside the limits: a grid of so many a state, or evenly spread ones."""
+    """Initial states inside the limits: a grid of so many per state, or evenly spread ones."""
     room = settings.inset * (limits.upper - limits.lower)
     lower, upper = limits.lower + room, limits.upper - room
     if isinstance(settings.runs, int):
@@ -234,7 +257,7 @@ def _spread(settings: PlantData, limits: Box) -> FloatArray:
 
         return lower + Halton(limits.n_dims, scramble=False).random(settings.runs) * (upper - lower)
     if len(settings.runs) != limits.n_dims:
-        raise InputError(f"plant.runs must be a number or one a state, {limits.n_dims}; got {settings.runs}")
+        raise InputError(f"plant.runs must be a number or one per state, {limits.n_dims}; got {settings.runs}")
     axes = [np.linspace(*ends) for ends in zip(lower, upper, settings.runs, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, limits.n_dims)
 
@@ -249,12 +272,12 @@ def _record(
     return Trajectories(
         states,
         inputs,
-        by_name(settings.noise_bound, plant.state_names, "plant.noise_bound"),  # type: ignore[arg-type]
-        plant.state_names,
-        plant.input_names,
-        plant.state_units,
-        plant.input_units,
-        plant.sampling_time,
+        noise_bound=by_name(settings.noise_bound, plant.state_names, "plant.noise_bound"),  # type: ignore[arg-type]
+        state_names=plant.state_names,
+        input_names=plant.input_names,
+        state_units=plant.state_units,
+        input_units=plant.input_units,
+        sampling_time=plant.sampling_time,
     )
 
 
@@ -284,7 +307,7 @@ def _select(runs: Trajectories, settings: PredictorSettings, work: Work) -> Sele
             regularisations=settings.regularisations,
             folds=settings.folds,
             per_dimension=settings.per_dimension,
-            kernel=KERNELS[settings.kernel],
+            kernel=FAMILIES[settings.kernel],
             norm_estimate=settings.norm_estimate,
             safety_factor=settings.safety_factor,
             rng=work.rng,
@@ -329,14 +352,15 @@ def _cost(settings: ControlProblem, source: Source) -> QuadraticCost:
     )
 
 
-def _control(runs: Trajectories, selection: Selection, cost: QuadraticCost, limits: Limits) -> CertaintyEquivalentOCP:
+def _control(
+    runs: Trajectories, selection: Selection, cost: QuadraticCost, limits: BoxLimits
+) -> CertaintyEquivalentOCP:
     return CertaintyEquivalentOCP.from_runs(
         runs,
         selection.kernels,
         selection.regularisations,
         cost=cost,
-        input_limits=limits.input_limits,
-        state_limits=limits.state_limits,
+        limits=limits,
     )
 
 

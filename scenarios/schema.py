@@ -12,39 +12,36 @@
     states = { c_A = [1.0, 3.0], c_B = [0.5, 2.0] }
     inputs = { u = [3.0, 25.0] }
 
-Every section is a class below, every key one of its fields.
+Every section is a class below, or in a module of `studies`; every key is one of its fields.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from ..assumptions.selection import NormEstimate
 from ..data.arrays import FloatArray
+from ..data.limits import Limits, PlacedLimits, require_names
 from ..data.sets import Box
 from ..errors import InputError
-from ..kernels.base import Kernel
-from ..kernels.radial import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
+from ..kernels.families import FAMILIES
 from ..models import PLANTS
+from .studies import kinds
 
-KERNELS: dict[str, type[Kernel]] = {
-    "squared_exponential": SquaredExponential,
-    "matern12": Matern12,
-    "matern32": Matern32,
-    "matern52": Matern52,
-    "rational_quadratic": RationalQuadratic,
-}
+GENERAL = "study"
+"""The section that every scenario has, whether or not it is in the file; several kinds of studies share it."""
 
 
 def _interval(ends: tuple[float, float]) -> tuple[float, float]:
@@ -54,8 +51,11 @@ def _interval(ends: tuple[float, float]) -> tuple[float, float]:
 
 
 def _known_plant(name: str) -> str:
-    if name not in PLANTS:
-        raise ValueError(f"there is no plant {name!r}; there is: {', '.join(PLANTS)}")
+    if name not in PLANTS and not re.fullmatch(r"[\w.]+:\w+", name):
+        raise ValueError(
+            f"there is no plant {name!r}{_suggestion(name, list(PLANTS))}; there is {', '.join(PLANTS)}, and one of "
+            "your own is my_module:MyPlant"
+        )
     return name
 
 
@@ -69,21 +69,26 @@ Weight = list[Finite] | list[list[Finite]]
 """The diagonal of a matrix, or all of it."""
 
 
-class Section(BaseModel):
+class Settings(BaseModel):
     """A table of the file; keys that are not fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
-class PlantData(Section):
+AnySettings = TypeVar("AnySettings", bound=Settings)
+
+
+class PlantData(Settings):
     """Record runs of a simulated plant: some with random inputs to learn from, then the plans of the controller."""
 
     name: Annotated[str, AfterValidator(_known_plant)]
+    """Of one in `rkhs_control.models`; or `my_module:MyPlant`, a plant of one's own in a module that is found in the
+    folder of the scenario or in the working directory."""
     horizon: Count = 8
     exploration_runs: Count = 400
     """With random initial states and inputs: kernels, norm bounds and the controller's models come from these."""
     runs: Count | list[Count] = 800
-    """Of the controller's plans, from a number of initial states spread evenly, or a grid of so many a state."""
+    """Of the controller's plans, from a number of initial states spread evenly, or a grid of so many per state."""
     initial_states: dict[str, Interval] = {}
     """Where runs start; a state that is not named, within its limits."""
     inset: Annotated[float, Field(ge=0, lt=0.5)] = 0.08
@@ -96,7 +101,7 @@ class PlantData(Section):
     """What is assumed of it."""
 
 
-class FileData(Section):
+class FileData(Settings):
     """Recorded runs in a file: CSV in long form, NPZ, MAT or HDF5."""
 
     file: Path
@@ -124,10 +129,10 @@ class FileData(Section):
         return self
 
 
-class PredictorSettings(Section):
+class PredictorSettings(Settings):
     """What is assumed of the plant, and how that is chosen."""
 
-    kernel: Literal[tuple(KERNELS)] = "squared_exponential"  # type: ignore[valid-type]
+    kernel: Literal[tuple(FAMILIES)] = "squared_exponential"  # type: ignore[valid-type]
     lengthscales: list[Positive | list[Positive]] | None = None
     """Candidates; multiples of the spread of each coordinate by default."""
     per_dimension: bool = False
@@ -137,7 +142,7 @@ class PredictorSettings(Section):
     norm_estimate: NormEstimate = "least_norm"
     safety_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 3.0
     norm_bound: Positive | dict[str, Positive] | None = None
-    """Instead of an estimate: one for all, or one a state."""
+    """Instead of an estimate: one for all, or one per state."""
     selection_runs: Annotated[int, Field(ge=2)] = 400
     """At most so many recorded runs, and at most half of them, choose kernels and norm bounds; all test the choice."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -148,15 +153,29 @@ class PredictorSettings(Section):
     """Added to its kernel matrix, as the authors do; without, it is wider still."""
 
 
-class Limits(Section):
+@dataclass(frozen=True, eq=False)
+class BoxLimits(PlacedLimits):
+    """The limits of a scenario: a box each, infinite where there is no limit."""
+
+    states: Box
+    inputs: Box
+    rates: Box
+
+
+class LimitSettings(Settings):
     """Intervals by name; what has no name has no limit, and `inf` is no limit either."""
 
     states: dict[str, Interval] = {}
     inputs: dict[str, Interval] = {}
     input_rates: dict[str, Interval] = {}
 
+    def over(self, state_names: tuple[str, ...], input_names: tuple[str, ...]) -> BoxLimits:
+        """With a place for every state and input."""
+        placed = Limits(states=self.states, inputs=self.inputs, rates=self.input_rates).over(state_names, input_names)
+        return BoxLimits(**vars(placed))
 
-class ControlProblem(Section):
+
+class ControlProblem(Settings):
     """The controller that believes its model: a quadratic cost on kernel-ridge predictions."""
 
     state_weight: Weight
@@ -166,76 +185,8 @@ class ControlProblem(Section):
     input_reference: list[Finite]
 
 
-class Study(Section):
-    """What to do with the controller: plan from these initial states, and more."""
-
-    initial_states: list[list[Finite]] = []
-    check: Annotated[int, Field(ge=0)] = 0
-    """Plans from so many random initial states, compared with the simulated truth."""
-    region: tuple[Count, Count] | None = None
-    """Verdicts over a grid of initial states."""
-    region_states: tuple[str, str] | None = None
-    """The two states of that grid, the first two by default; others are those of the first initial state."""
-    phase_states: list[tuple[str, str]] = []
-    """Pairs of states to draw phase portraits of; the first two by default."""
-
-
-class ClosedLoopStudy(Section):
-    """Run controllers on the simulated plant: certainty equivalent, robust, and certified with a fallback."""
-
-    runs: Count = 100
-    """From random initial states within the limits."""
-    steps: Count = 40
-    safe_input: list[Finite]
-    """Applied when nothing certified is left."""
-    initial_states: tuple[list[Finite], list[Finite]] | None = None
-    """Lower and upper ends to draw initial states from; the limits by default."""
-
-
-class LimitSweep(Section):
-    """Move one limit, and see up to where plans from an initial state can be certified."""
-
-    initial_state: list[Finite]
-    state: str
-    end: Literal["lower", "upper"]
-    values: Annotated[list[Finite], Field(min_length=1)]
-
-
-class DesignStudy(Section):
-    """Offline design: widths of boxes, tightened limits, the certifiable region, and what it depends on."""
-
-    region: tuple[Count, Count] = (13, 13)
-    """A grid of initial states within the limits."""
-    region_states: tuple[str, str] | None = None
-    """The two states of that grid, the first two by default; others are at the reference of the controller."""
-    tightening_share: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Each tightened limit, taken by itself, suffices for this share of the plans; the rest may need far more."""
-    effects_region: tuple[Count, Count] = (6, 6)
-    """The grid on which each of the following is tried."""
-    horizons: list[Count] = []
-    runs: list[Count] = []
-    """Numbers of recorded runs, drawn so that smaller sets are parts of larger ones."""
-    noise_factors: list[Positive] = []
-    norm_factors: list[Positive] = []
-    sweep: LimitSweep | None = None
-
-
-class SamplingStudy(Section):
-    """Run experiments on the simulated plant until the plan from an initial state is decided."""
-
-    initial_state: list[Finite]
-    experiments: Count = 2
-    """At most so many a round: those that are expected to do most."""
-    rounds: Count = 10
-    """At most."""
-    only_certified: bool = True
-    """Run only experiments during which the plant provably keeps its limits."""
-    candidates: Count = 400
-    """To choose from, each round."""
-
-
-class Scenario(Section):
-    """A whole file."""
+class Scenario(Settings):
+    """A whole file, but for the sections of studies: `scenario_class` has those, too."""
 
     title: str
     description: str = ""
@@ -243,12 +194,8 @@ class Scenario(Section):
     plant: PlantData | None = None
     data: FileData | None = None
     predictor: PredictorSettings = PredictorSettings()
-    limits: Limits
+    limits: LimitSettings
     control: ControlProblem | None = None
-    study: Study = Study()
-    closed_loop: ClosedLoopStudy | None = None
-    design: DesignStudy | None = None
-    sampling: SamplingStudy | None = None
     plan: Path | None = None
     """A CSV file with plans to certify, relative to the scenario."""
     initial_state_noise: ByState | None = None
@@ -260,17 +207,29 @@ class Scenario(Section):
             raise ValueError("give either [plant], to simulate one, or [data], with recorded runs")
         if self.plant is not None and self.control is None:
             raise ValueError("[plant] needs [control]: its runs are recorded under that controller")
-        if self.study.initial_states and self.control is None:
-            raise ValueError("initial_states in [study] need [control], which plans from them")
-        if self.study.region is not None and not self.study.initial_states:
-            raise ValueError("region in [study] needs [control], which plans, and initial_states")
-        if (self.study.check or self.closed_loop is not None) and self.plant is None:
-            raise ValueError("check in [study] and [closed_loop] need the truth, which only a simulated [plant] has")
-        if self.design is not None and self.control is None:
-            raise ValueError("[design] needs [control], which plans")
-        if self.sampling is not None and self.plant is None:
-            raise ValueError("[sampling] runs experiments, which only a simulated [plant] can be asked for")
+        for kind in kinds():
+            settings = self.settings(kind.settings)
+            if settings is not None and (complaint := kind.complaint(settings, self)):
+                raise ValueError(complaint)
         return self
+
+    def settings(self, wanted: type[AnySettings]) -> AnySettings | None:
+        """The section that is of this class."""
+        return next((section for section in vars(self).values() if isinstance(section, wanted)), None)
+
+
+@cache
+def scenario_class() -> type[Scenario]:
+    """`Scenario` with the sections of all kinds of studies; a section that kinds share has the keys of all of them."""
+    by_section: dict[str, list[type[Settings]]] = {}
+    for kind in kinds():
+        by_section.setdefault(kind.section, []).append(kind.settings)
+    fields: dict[str, Any] = {}
+    for name, parts in by_section.items():
+        # The last first: settings may build on those of a kind before them.
+        section = parts[0] if len(parts) == 1 else create_model(f"{name}_section", __base__=tuple(reversed(parts)))
+        fields[name] = (section, section()) if name == GENERAL else (section | None, None)
+    return create_model("Scenario", __base__=Scenario, **fields)
 
 
 def builtin_scenarios() -> dict[str, Path]:
@@ -306,7 +265,7 @@ def load_scenario(
                 raise InputError(f"{dotted}: {section} is not a section of {path}")
         table[key] = value
     try:
-        return Scenario.model_validate(content), path.parent
+        return scenario_class().model_validate(content), path.parent
     except ValidationError as error:
         raise InputError(f"{path}: {_first_problem(error)}") from None
 
@@ -316,7 +275,7 @@ def by_name(given: ByState | dict[str, Any], names: tuple[str, ...], what: str) 
     if isinstance(given, float | int):
         return float(given)
     if isinstance(given, dict):
-        _require_names(given, names, what)
+        require_names(given, names, what)
         missing = [name for name in names if name not in given]
         if missing:
             raise InputError(f"{what} has no value for {missing[0]!r}; it needs {', '.join(names)}")
@@ -326,11 +285,14 @@ def by_name(given: ByState | dict[str, Any], names: tuple[str, ...], what: str) 
     return np.array(given)
 
 
-def limits_box(intervals: dict[str, Interval], names: tuple[str, ...], what: str) -> Box:
-    """Intervals by name as a box over all names."""
-    _require_names(intervals, names, what)
-    ends = np.array([intervals.get(name, (-math.inf, math.inf)) for name in names])
-    return Box(ends[:, 0], ends[:, 1])
+def state_pair(given: Sequence[str], names: tuple[str, ...], what: str) -> tuple[int, int]:
+    """The places of two different states."""
+    for name in given:
+        if name not in names:
+            raise InputError(f"{what} names {name!r}, but there is only {', '.join(names)}")
+    if given[0] == given[1]:
+        raise InputError(f"{what} must name two different states; got {given[0]!r} twice")
+    return names.index(given[0]), names.index(given[1])
 
 
 def weight_matrix(given: Weight, size: int, what: str) -> FloatArray:
@@ -342,14 +304,6 @@ def weight_matrix(given: Weight, size: int, what: str) -> FloatArray:
     if (np.linalg.eigvalsh(matrix + matrix.T) < -1e-9 * np.abs(matrix).max(initial=0.0)).any():
         raise InputError(f"{what} must not be negative in any direction; got {given}")
     return matrix
-
-
-def _require_names(given: dict[str, Any], names: tuple[str, ...], what: str) -> None:
-    for name in given:
-        if name not in names:
-            raise InputError(
-                f"{what} names {name!r}{_suggestion(name, list(names))}, but there is only {', '.join(names)}"
-            )
 
 
 def _suggestion(word: str, known: list[str]) -> str:
@@ -383,10 +337,10 @@ def _is_branch_of_union(part: Any) -> bool:
     return isinstance(part, str) and ("[" in part or part in ("float", "int"))
 
 
-def _section_at(place: list[str]) -> type[Section]:
-    section: type[Section] = Scenario
+def _section_at(place: list[str]) -> type[Settings]:
+    section: type[Settings] = scenario_class()
     for name in place:
         annotation = section.model_fields[name].annotation
         choices = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-        section = next(c for c in choices if isinstance(c, type) and issubclass(c, Section))
+        section = next(c for c in choices if isinstance(c, type) and issubclass(c, Settings))
     return section

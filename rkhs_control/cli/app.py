@@ -12,24 +12,37 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typer.core import TyperGroup
 
 from .. import __version__
 from ..errors import InputError, RkhsControlError
 
+
+class _Commands(TyperGroup):
+    """Options that are switches are shown as such, without a type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Will this planned input sequence keep the real plant within its limits? Answers from recorded data.",
     epilog="Start with `rkhs-control run cstr`. For your own data: `rkhs-control example my_plant` writes a scenario, "
     "recorded runs and a plan to start from; then `rkhs-control certify my_plant/scenario.toml --plan "
-    "my_plant/plan.csv`. Exit codes: 0 certified, 2 undecided, 3 refuted, 1 error; `verify` has its own.",
+    "my_plant/plan.csv`.\n\nExit codes: 0 certified, 2 undecided, 3 refuted, 1 error, or a study that does not come "
+    "out as it should, 130 interrupted; `verify` has its own: 0 accepted, 1 rejected, 4 unreadable.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 bench_app = typer.Typer(help="Measure speed against named alternatives, all in one run.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 
 INTERRUPTED = 130
-EXIT_CODES = {"CERTIFIED": 0, "UNDECIDED": 2, "REFUTED": 3}
 
 ALL_CORES = os.cpu_count() or 1
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to spread the work over.")]
@@ -44,11 +57,27 @@ Set = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """The commands are below."""
+
+
+def _scenario_names(incomplete: str) -> list[str]:
+    """For shell completion."""
+    from ..scenarios.paper import STUDIES
+    from ..scenarios.schema import builtin_scenarios
+
+    return [name for name in (*builtin_scenarios(), *STUDIES) if name.startswith(incomplete)]
 
 
 @app.command("list")
@@ -68,7 +97,12 @@ def list_scenarios() -> None:
 
 @app.command()
 def run(
-    scenario: Annotated[str, typer.Argument(help="A name that `rkhs-control list` shows, or a TOML file of your own.")],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            help="A name that `rkhs-control list` shows, or a TOML file of your own.", autocompletion=_scenario_names
+        ),
+    ],
     out: Out = None,
     seed: Seed = None,
     jobs: Jobs = ALL_CORES,
@@ -80,17 +114,19 @@ def run(
     does not come out as it should.
     """
     from ..scenarios.paper import STUDIES, paper_study
+    from ..scenarios.results import ResultFolder
+    from ..scenarios.run import run_study
     from ..scenarios.schema import load_scenario
-    from ..scenarios.study import run_study
+    from .show import show_paper, show_study
 
-    folder = _result_folder(out, scenario)
+    folder = ResultFolder.of(scenario, out)
     if scenario in STUDIES:
         if changes:
             raise InputError(f"{scenario} is an experiment of the paper: it has no keys to set")
-        raise typer.Exit(_show_paper(paper_study(scenario), 1 if seed is None else seed, jobs, folder))
+        raise typer.Exit(show_paper(paper_study(scenario), 1 if seed is None else seed, jobs, folder))
     loaded, base = load_scenario(scenario, _parsed(changes), STUDIES)
     raise typer.Exit(
-        _show(lambda work: run_study(loaded, base, work), loaded.seed if seed is None else seed, jobs, folder)
+        show_study(lambda work: run_study(loaded, base, work), loaded.seed if seed is None else seed, jobs, folder)
     )
 
 
@@ -115,15 +151,17 @@ def certify(
     Exit code 0 if all are certified, 3 if any is refuted, else 2; 1 is an error, and then nothing is written.
     """
     from ..scenarios.paper import STUDIES
+    from ..scenarios.results import ResultFolder
+    from ..scenarios.run import certify_file
     from ..scenarios.schema import load_scenario
-    from ..scenarios.study import certify_file
+    from .show import show_study
 
     if scenario in STUDIES:
         raise InputError(f"{scenario} is an experiment of the paper, without data that a plan could be certified with")
-    folder = _result_folder(out, scenario)
+    folder = ResultFolder.of(scenario, out)
     loaded, base = load_scenario(scenario, _parsed(changes))
     seed = loaded.seed if seed is None else seed
-    raise typer.Exit(_show(lambda work: certify_file(loaded, base, plan, work), seed, jobs, folder))
+    raise typer.Exit(show_study(lambda work: certify_file(loaded, base, plan, work), seed, jobs, folder))
 
 
 @app.command()
@@ -132,7 +170,7 @@ def verify(
     data: Annotated[
         Path | None, typer.Option("--data", help="The recordings, CSV or NPZ: are the samples in the proof in them?")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The last line only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The last line only.", metavar="")] = False,
     work: Annotated[
         int | None, typer.Option("--work", min=1, help="How much may be done; ten million take about a second.")
     ] = None,
@@ -190,7 +228,7 @@ def bench_certify(
     jobs: Jobs = ALL_CORES,
     json_file: JsonFile = None,
 ) -> None:
-    """Time certificates of the CSTR scenario: one plan, and many plans a second. Takes about two minutes."""
+    """Time certificates of the CSTR scenario: one plan, and many plans per second. Takes about two minutes."""
     from dataclasses import asdict
 
     from ..scenarios.material import Work
@@ -211,7 +249,7 @@ def bench_leaderboard(
     out: Out = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Compare all envelopes on the same data: width, share of queries that hold the truth, time a bound.
+    """Compare all envelopes on the same data: width, share of queries that hold the truth, time per bound.
 
     Takes less than a minute.
     """
@@ -219,11 +257,12 @@ def bench_leaderboard(
 
     from ..reporting.figures import save_figure
     from ..scenarios.material import Work
+    from ..scenarios.results import ResultFolder
     from . import leaderboard
     from . import tables as console
 
     _require_folder(json_file)
-    folder = _result_folder(out, "leaderboard")
+    folder = ResultFolder.of("leaderboard", out).folder
     screen = Console()
     with console.progress_bars(screen) as announce:
         entries = leaderboard.run(Work(1, 1, announce), queries)
@@ -302,55 +341,6 @@ def main(arguments: list[str] | None = None) -> None:
     raise SystemExit(code or 0)
 
 
-def _show(study: Any, seed: int, jobs: int, folder: Path) -> int:
-    """Run a study with progress bars, print what it found, keep it, and return the exit code."""
-    from ..scenarios.material import Work
-    from ..scenarios.outputs import write_results
-    from . import tables as console
-
-    screen = Console()
-    with console.progress_bars(screen) as announce:
-        work = Work(seed, jobs, announce)
-        result = study(work)
-        with work.stage("figures and files") as progress:
-            write_results(result, folder)
-            progress(1, 1)
-    if result.plans:
-        screen.print(console.study_table(result))
-    if result.loops is not None:
-        screen.print(console.loops_table(result.loops))
-    if result.design is not None:
-        for table in console.design_tables(result.design, result.material.runs):
-            screen.print(table)
-    if result.sampling is not None:
-        screen.print(console.sampling_table(result.sampling))
-    for remark in console.study_remarks(result):
-        screen.print(remark, highlight=False, soft_wrap=True)
-    screen.print(
-        f"{sum(work.timings.values()):.0f} s; all results are in {folder}: begin with {folder / 'report.html'}",
-        soft_wrap=True,
-    )
-    verdict = result.worst_verdict
-    return 1 if result.is_contradicted else EXIT_CODES["CERTIFIED" if verdict is None else verdict.name]
-
-
-def _show_paper(study: Any, seed: int, jobs: int, folder: Path) -> int:
-    """Run an experiment of the paper, print its numbers beside ours, keep them; 1 if some should not differ."""
-    from ..scenarios.material import Work
-    from . import tables as console
-
-    screen = Console()
-    with console.progress_bars(screen) as announce:
-        work = Work(seed, jobs, announce)
-        result = study(work)
-        result.write(folder)
-    screen.print(console.paper_table(result))
-    for remark in result.remarks:
-        screen.print(remark, highlight=False, soft_wrap=True)
-    screen.print(f"{sum(work.timings.values()):.0f} s; numbers and figures are in {folder}")
-    return 0 if result.agrees else 1
-
-
 def _require_folder(file: Path | None) -> None:
     if file is not None and not file.resolve().parent.is_dir():
         raise InputError(f"the folder of {file} does not exist")
@@ -360,15 +350,6 @@ def _keep(content: Any, file: Path | None, screen: Console) -> None:
     if file is not None:
         file.write_text(json.dumps(content, indent=2) + "\n")
         screen.print(f"kept in {file}")
-
-
-def _result_folder(out: Path | None, scenario: str) -> Path:
-    """Refuse before a long run what could not be written after it."""
-    folder = Path("results") / Path(scenario).stem if out is None else out
-    nearest = next(path for path in (folder, *folder.resolve().parents) if path.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise InputError(f"results cannot be written to {folder}: {nearest} is not a folder that can be written to")
-    return folder
 
 
 def _parsed(changes: list[str] | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ...kernels.radial import SquaredExponential
 from ...models import henon
 from ...reporting.figures import panels_of
 from ..material import Work
-from .result import PaperResult, Row
+from .result import Comparison, PaperResult
 
 TURNS = (1, 2, 3, 5, 8, 12, 20, 40)
 _PRINTED_TURNS = (1, 2, 5, 12, 40)
@@ -105,9 +105,9 @@ def _converge(design: str, data: Observations, queries: FloatArray, work: Work) 
     )
 
 
-def _rows(convergence: Convergence) -> list[Row]:
+def _rows(convergence: Convergence) -> list[Comparison]:
     rows = [
-        Row(
+        Comparison(
             f"{convergence.design}: width beyond the optimum after {turns} turn{'s' if turns > 1 else ''}, %",
             100.0 * float(convergence.excess[TURNS.index(turns)].mean()),
             agrees=convergence.is_sound,
@@ -115,7 +115,7 @@ def _rows(convergence: Convergence) -> list[Row]:
         for turns in _PRINTED_TURNS
     ]
     beyond = 100.0 * float((convergence.closed_form / convergence.optimal - 1.0).mean())
-    return [*rows, Row(f"{convergence.design}: the closed form, for comparison, %", beyond)]
+    return [*rows, Comparison(f"{convergence.design}: the closed form, for comparison, %", beyond)]
 
 
 def _figure(convergences: list[Convergence]) -> Any:

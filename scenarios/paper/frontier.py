@@ -22,7 +22,7 @@ from ...kernels.radial import SquaredExponential
 from ...parallel import Progress
 from ...reporting.figures import panels_of
 from ..material import Work
-from .result import PaperResult, Row
+from .result import Comparison, PaperResult
 
 _BLUE, _ORANGE, _RED, _GREY = "#0072B2", "#E69F00", "#D55E00", "#666666"
 _SAFETY_FACTOR = 1.2
@@ -103,14 +103,18 @@ class _Narrow:
         y = self.outputs[self.chosen]
         return bool((y > self.here.upper[0]).any() or (y < self.here.lower[0]).any())
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Comparison]:
         share = self.width / self.noise_bound
         if len(self.outputs[self.chosen]) > 1:
             # rounded outwards, the width of a single value is some units in the last place
             agrees = self.has_truth and share <= 1e-12
-            return [Row("Figure 1, right: width at the repeated input, noise bounds", share, 0.0, agrees)]
+            return [Comparison("Figure 1, right: width at the repeated input, noise bounds", share, 0.0, agrees)]
         what = "Figure 1, left: width at the sample outside, noise bounds"
-        return [Row(what, share, None, self.has_truth and self.is_outside and share <= 1.0, "Proposition 1: at most 1")]
+        return [
+            Comparison(
+                what, share, None, self.has_truth and self.is_outside and share <= 1.0, "Proposition 1: at most 1"
+            )
+        ]
 
 
 def _smooth() -> tuple[KernelModel, FloatArray]:
@@ -222,7 +226,7 @@ class _Growth:
         noise_free, as_exact = (norm_growth(f.inputs, values, kernel).norms for values in (f.values, y))
         return cls(f, data, noise_free, as_exact, aware, least_norm_estimate(rounded, kernel).value)
 
-    def rows(self, shares: FloatArray) -> list[Row]:
+    def rows(self, shares: FloatArray) -> list[Comparison]:
         norm = self.f.model.norm
         free, aware, exact = (float(e[-1]) / norm for e in (self.noise_free, self.noise_aware, self.as_exact))
         half, peaks = float(self.noise_free[39]) / norm, self.f.share(self.f.peaks)
@@ -231,9 +235,9 @@ class _Growth:
         # the paper's formula divides by what tells apart samples that lie close together
         rounded = f"beyond 100 by rounding alone; with that as noise, {100 * lowest:.2f}" if free > 1.0 + 1e-6 else ""
         return [
-            Row("Figure 6: share of the norm in 40 samples, %", 100 * half, None, half <= free, own),
-            Row("share in all 80 samples, %", 100 * free, None, lowest <= 1.0 + 1e-9, rounded),
-            Row(
+            Comparison("Figure 6: share of the norm in 40 samples, %", 100 * half, None, half <= free, own),
+            Comparison("share in all 80 samples, %", 100 * free, None, lowest <= 1.0 + 1e-9, rounded),
+            Comparison(
                 f"share in {len(self.f.peaks)} peaks and valleys, %",
                 100 * peaks,
                 90.0,
@@ -241,8 +245,12 @@ class _Growth:
                 f"printed: above; of 200 functions drawn like it {np.mean(shares > 0.9):.0%} are, the median is "
                 f"{100 * np.median(shares):.0f} %",
             ),
-            Row("noisy, taken as exact: times the norm", exact, None, True, "no bound at all: noise looks like norm"),
-            Row("noisy, with its noise bound: share, %", 100 * aware, None, aware <= 1.0, "a lower bound for certain"),
+            Comparison(
+                "noisy, taken as exact: times the norm", exact, None, True, "no bound at all: noise looks like norm"
+            ),
+            Comparison(
+                "noisy, with its noise bound: share, %", 100 * aware, None, aware <= 1.0, "a lower bound for certain"
+            ),
         ]
 
 
@@ -312,15 +320,19 @@ class _Corner:
         allowed = self.frontier.least_norms <= self.growth.f.model.norm
         return float(self.frontier.noise_bounds[allowed][-1])
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Comparison]:
         norm, noise_bound = self.growth.f.model.norm, self.growth.data.noise_bound
         splits = self.is_accepted(self.least_norm) and not self.is_accepted(0.999 * self.least_norm)
         is_truth_kept = not self.frontier.refutes(noise_bound, norm)
         return [
-            Row("frontier: least norm at the noise bound", self.least_norm, None, splits, "0.1 % less is refused"),
-            Row("the true norm, with the true noise bound", norm, None, is_truth_kept, "above the frontier"),
-            Row("chosen: norm bound, the least norm times 1.2", _SAFETY_FACTOR * self.least_norm),
-            Row("least noise bound, % of the true one, with the true norm", 100 * self.least_noise_bound / noise_bound),
+            Comparison(
+                "frontier: least norm at the noise bound", self.least_norm, None, splits, "0.1 % less is refused"
+            ),
+            Comparison("the true norm, with the true noise bound", norm, None, is_truth_kept, "above the frontier"),
+            Comparison("chosen: norm bound, the least norm times 1.2", _SAFETY_FACTOR * self.least_norm),
+            Comparison(
+                "least noise bound, % of the true one, with the true norm", 100 * self.least_noise_bound / noise_bound
+            ),
         ]
 
 

@@ -22,9 +22,10 @@ from ...envelopes.optimal import OptimalEnvelope
 from ...kernels.base import Kernel
 from ...kernels.radial import SquaredExponential
 from ...models import henon
+from ...parallel import collect, in_parallel
 from ...reporting.figures import panels_of
 from ..material import Work
-from .result import PaperResult, Row
+from .result import Comparison, PaperResult
 
 DISTANCES = {1.0: {"grid": 3.01, "random": 8.02}, 5.0: {"grid": 9.57, "random": 18.97}}
 """As printed: noise level -> design -> average of `C - f` over the domain."""
@@ -90,9 +91,9 @@ class Surface:
     def distance(self) -> float:
         return float(np.mean(self.upper - self.truth))
 
-    def row(self) -> Row:
+    def row(self) -> Comparison:
         printed = DISTANCES[self.noise][self.design]
-        return Row(
+        return Comparison(
             f"{self.design}, noise {self.noise:g}: average distance of C to the truth",
             self.distance,
             printed,
@@ -151,18 +152,18 @@ class Slice:
         left = [(inner.lower < outer.lower) | (inner.upper > outer.upper) for inner, outer in pairs]
         return int(np.any(left, axis=0).sum())
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Comparison]:
         optimal, as_coded, closed_form, plain = (float(band.width.mean()) for band in self.bands)
         printed = WIDTHS[self.design]
         return [
-            Row(
+            Comparison(
                 f"slice, {self.design}: width of the optimal band",
                 optimal,
                 printed["optimal"],
                 rounds_to(as_coded, printed["optimal"], CONIC_ACCURACY) and optimal <= as_coded,
                 f"{as_coded:.2f} with their nugget, {MATLAB_NUGGET:.0e}",
             ),
-            Row(
+            Comparison(
                 f"slice, {self.design}: width of the closed form",
                 closed_form,
                 printed["closed form"],
@@ -201,15 +202,9 @@ def compute_slice(design: str, n_queries: int) -> Slice:
 
 def run(work: Work) -> PaperResult:
     """Surfaces and slice, on the data of the paper: the seed plays no part."""
-    from joblib import Parallel, delayed
-
-    settings = [(noise, design) for noise, designs in DISTANCES.items() for design in designs]
-    surfaces: list[Surface] = []
+    settings = [(noise, design, QUERIES_PER_AXIS) for noise, designs in DISTANCES.items() for design in designs]
     with work.stage("surfaces") as progress:
-        tasks = (delayed(compute_surface)(*setting, QUERIES_PER_AXIS) for setting in settings)
-        for surface in Parallel(work.n_jobs, return_as="generator")(tasks):
-            surfaces.append(surface)
-            progress(len(surfaces), len(settings))
+        surfaces = collect(in_parallel(compute_surface, settings, work.n_jobs), len(settings), progress)
     slices: list[Slice] = []
     with work.stage("slice") as progress:
         for design in WIDTHS:
@@ -220,8 +215,10 @@ def run(work: Work) -> PaperResult:
     rows = [
         *(surface.row() for surface in surfaces),
         *(row for s in slices for row in s.rows()),
-        Row("queries where a bound misses the truth", misses, None, misses == 0, "there must be none"),
-        Row("slice: queries where the optimal band leaves the closed form", outside, None, outside == 0, "likewise"),
+        Comparison("queries where a bound misses the truth", misses, None, misses == 0, "there must be none"),
+        Comparison(
+            "slice: queries where the optimal band leaves the closed form", outside, None, outside == 0, "likewise"
+        ),
     ]
     return PaperResult(
         "Example 1: optimal bounds of a function of two variables",

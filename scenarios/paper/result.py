@@ -11,7 +11,7 @@ from ...reporting.figures import save_figure
 
 
 @dataclass(frozen=True)
-class Row:
+class Comparison:
     """One number of the paper beside ours."""
 
     what: str
@@ -29,7 +29,7 @@ class PaperResult:
     """An experiment of the paper, done again."""
 
     title: str
-    rows: list[Row]
+    rows: list[Comparison]
     figures: dict[str, Any] = field(default_factory=dict)
     """matplotlib figures, by file name."""
     remarks: list[str] = field(default_factory=list)

@@ -8,7 +8,7 @@ Ours are better optima of the same problems, with nothing added to the kernel ma
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,11 @@ from ...decisions.optimise import SafeOptimum, minimise
 from ...envelopes.optimal import OptimalEnvelope
 from ...kernels.radial import SquaredExponential
 from ...models import henon
+from ...parallel import collect, in_parallel
 from ...reporting.figures import panels_of
 from ..material import Work
 from .henon import PYTHON_NUGGET, RegularisedValue
-from .result import PaperResult, Row
+from .result import Comparison, PaperResult
 
 LIMIT, NOISE = -10.0, 1.0
 PRINTED = {
@@ -144,11 +145,11 @@ class Case:
     def mean(self) -> float:
         return float(np.mean([optimum.cost for optimum in self.optima]))
 
-    def row(self, true_cost: float) -> Row:
+    def row(self, true_cost: float) -> Comparison:
         printed = PRINTED[self.design][self.n]
         sizes = f", mean of {len(self.sets)} sets" if len(self.sets) > 1 else ""
         reproduced = abs(self.as_printed - printed) <= 0.01
-        return Row(
+        return Comparison(
             f"{self.n} samples, {self.design}{sizes}",
             self.mean,
             printed,
@@ -204,33 +205,32 @@ def margin_map(samples: Samples) -> FloatArray:
     return (envelope_of(samples) <= LIMIT).margins(henon.grid(_PER_AXIS))
 
 
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
 def run(work: Work) -> PaperResult:
     """The paper's data are its own; the seed draws those of the nested grids and the noise of what is measured."""
-    from joblib import Parallel, delayed
 
     def parallel(stage: str, tasks: list[Any]) -> list[Any]:
-        results: list[Any] = []
         with work.stage(stage) as progress:
-            for result in Parallel(work.n_jobs, return_as="generator")(tasks):
-                results.append(result)
-                progress(len(results), len(tasks))
-        return results
+            return collect(in_parallel(_call, tasks, work.n_jobs), len(tasks), progress)
 
     z_true, true_cost = true_optimum()
     settings = [(design, n) for design, by_size in PRINTED.items() for n in by_size]
-    cases: list[Case] = parallel("optima", [delayed(paper_case)(*setting) for setting in settings])
+    cases: list[Case] = parallel("optima", [(paper_case, *setting) for setting in settings])
     by_setting = dict(zip(settings, cases, strict=True))
     sizes = sorted(PRINTED["random"])
     gridded, grid_rows = nested_grid(work.rng)
     parts = [np.arange(n) for n in sizes]
-    tasks = [delayed(nested_optima)(samples, parts) for samples in by_setting["random", sizes[-1]].sets]
-    tasks.append(delayed(nested_optima)(gridded, grid_rows))
-    tasks.append(delayed(measured_optima)(by_setting["grid", sizes[0]].sets[0], N_MEASURED, work.rng))
+    tasks: list[Any] = [(nested_optima, samples, parts) for samples in by_setting["random", sizes[-1]].sets]
+    tasks.append((nested_optima, gridded, grid_rows))
+    tasks.append((measured_optima, by_setting["grid", sizes[0]].sets[0], N_MEASURED, work.rng))
     *nested, on_grids, measured = parallel("growing data", tasks)
-    maps = parallel("feasible sets", [delayed(margin_map)(case.sets[0]) for case in cases])
+    maps = parallel("feasible sets", [(margin_map, case.sets[0]) for case in cases])
     chains = [*nested, on_grids, measured]
     optima = [optimum for group in (*(case.optima for case in cases), *chains) for optimum in group]
-    rows = [Row("true constraint", true_cost, PRINTED_TRUE, abs(true_cost - PRINTED_TRUE) <= 0.01)]
+    rows = [Comparison("true constraint", true_cost, PRINTED_TRUE, abs(true_cost - PRINTED_TRUE) <= 0.01)]
     rows += [case.row(true_cost) for case in cases]
     rows += _growth_rows(sizes, nested, on_grids, measured)
     rows += _check_rows(optima, cases, maps)
@@ -253,10 +253,10 @@ def _growth_rows(
     nested: list[list[SafeOptimum]],
     on_grids: list[SafeOptimum],
     measured: list[SafeOptimum],
-) -> list[Row]:
+) -> list[Comparison]:
     all_fall = all(falls(chain) for chain in nested)
     rows = [
-        Row(
+        Comparison(
             f"the first {n} of 100 random samples, mean of {len(nested)} sets",
             float(np.mean([chain[i].cost for chain in nested])),
             agrees=all_fall,
@@ -265,17 +265,17 @@ def _growth_rows(
         for i, n in enumerate(sizes)
     ]
     rows += [
-        Row(f"nested grids: {n * n} samples", optimum.cost, agrees=falls(on_grids))
+        Comparison(f"nested grids: {n * n} samples", optimum.cost, agrees=falls(on_grids))
         for n, optimum in zip(NESTED_GRIDS, on_grids, strict=True)
     ]
     what = f"64 on a grid, then {N_MEASURED} measured at the optima"
     return [
         *rows,
-        Row(what, measured[-1].cost, agrees=falls(measured), remark="each point certified before it is tried"),
+        Comparison(what, measured[-1].cost, agrees=falls(measured), remark="each point certified before it is tried"),
     ]
 
 
-def _check_rows(optima: Sequence[SafeOptimum], cases: Sequence[Case], maps: Sequence[FloatArray]) -> list[Row]:
+def _check_rows(optima: Sequence[SafeOptimum], cases: Sequence[Case], maps: Sequence[FloatArray]) -> list[Comparison]:
     iterates = np.concatenate([optimum.iterates for optimum in optima])
     broken = int((henon.truth(iterates) > LIMIT).sum())
     grid, certified = henon.grid(_PER_AXIS), np.array(maps) >= 0.0
@@ -286,8 +286,10 @@ def _check_rows(optima: Sequence[SafeOptimum], cases: Sequence[Case], maps: Sequ
     )
     checked = f"of {len(iterates)} iterates and {int(certified.sum())} points of the maps"
     return [
-        Row("certified points that violate the true constraint", broken, None, broken == 0, checked),
-        Row("points of the maps cheaper than the optimum found", missed, None, missed == 0, "there must be none"),
+        Comparison("certified points that violate the true constraint", broken, None, broken == 0, checked),
+        Comparison(
+            "points of the maps cheaper than the optimum found", missed, None, missed == 0, "there must be none"
+        ),
     ]
 
 

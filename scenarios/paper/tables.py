@@ -21,10 +21,11 @@ from ...envelopes.gaussian_process import GaussianProcessEnvelope
 from ...envelopes.optimal import OptimalEnvelope
 from ...kernels.radial import SquaredExponential
 from ...models import henon
+from ...parallel import collect, in_parallel
 from ...reporting.figures import panels_of
 from ..material import Work
 from .henon import BLUE, CONIC_ACCURACY, GREEN, ORANGE, PYTHON_NUGGET, RegularisedValue, rounds_to
-from .result import PaperResult, Row
+from .result import Comparison, PaperResult
 
 KINDS = ("opt", "sub", "gp")
 NORM_BOUNDS = (1200.0, 1800.0, 2400.0)
@@ -102,9 +103,9 @@ class Column:
         accuracy = CONIC_ACCURACY if kind == "opt" else 0.0
         return holds[kind] and rounds_to(self.as_coded[kind], self.printed[kind], accuracy)
 
-    def row(self, kind: str) -> Row:
+    def row(self, kind: str) -> Comparison:
         table = "I" if self.noise == min(PRINTED) else "II"
-        return Row(
+        return Comparison(
             f"{table} {self.design} {kind}, Gamma {self.norm_bound:g}, dbar {self.noise_bound:g}",
             self.ours[kind],
             self.printed[kind],
@@ -187,15 +188,9 @@ def process_as_coded(noise: float, design: str, norm_bound: float, noise_bound: 
 
 def run(work: Work) -> PaperResult:
     """Both tables, on the data of the paper: the seed plays no part."""
-    from joblib import Parallel, delayed
-
-    asked = list(settings())
-    columns: list[Column] = []
+    asked = [(*setting, QUERIES_PER_AXIS) for setting in settings()]
     with work.stage("columns of the tables") as progress:
-        tasks = (delayed(compute)(*setting, QUERIES_PER_AXIS) for setting in asked)
-        for column in Parallel(work.n_jobs, return_as="generator")(tasks):
-            columns.append(column)
-            progress(len(columns), len(asked))
+        columns = collect(in_parallel(compute, asked, work.n_jobs), len(asked), progress)
     groups = {(c.noise, c.design): [d for d in columns if (d.noise, d.design) == (c.noise, c.design)] for c in columns}
     cells = [(column, kind) for group in groups.values() for kind in KINDS for column in group]
     differences = [abs(column.as_coded[kind] - column.printed[kind]) for column, kind in cells]

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import rkhs_control as rc
-from rkhs_control.cli.tables import loops_table
 from rkhs_control.control import do_mpc as do_mpc_bridge
 from rkhs_control.control.certified_loop import CertifiedMPC, Decision
-from rkhs_control.scenarios.closed_loop import LoopRun
+from rkhs_control.scenarios.studies.closed_loop import ClosedLoopOutcome, LoopRun
 
 START = np.array([2.6, 0.9])
 LIMITS = rc.Box([1.0, 0.5], [3.0, 2.0])
@@ -652,9 +651,11 @@ def test_refuted_loops_of_a_study_break_no_promise_and_are_counted():
     run = LoopRun(np.zeros((3, 1)), np.zeros((2, 1)), np.array([True, False]), decided, 1.0, np.ones(2))
     assert run.is_refuted
     assert run.broken_promises == 0
-    assert "loops in which a measurement refuted an assumption: 1" in loops_table({"certified": [run]}).caption
+    (refuted,) = ClosedLoopOutcome(None, {"certified": [run]}).listings()
+    assert "loops in which a measurement refuted an assumption: 1" in refuted.caption
     fine = LoopRun(np.zeros((2, 1)), np.zeros((1, 1)), np.array([True]), decided[:1], 1.0, np.ones(1))
-    assert "refuted" not in loops_table({"certified": [fine]}).caption
+    (kept,) = ClosedLoopOutcome(None, {"certified": [fine]}).listings()
+    assert "refuted" not in kept.caption
 
 
 NOISE = 0.002

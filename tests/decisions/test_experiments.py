@@ -13,10 +13,11 @@ from scipy.stats import spearmanr
 import rkhs_control as rc
 from rkhs_control.certificates.certificate import Verdict
 from rkhs_control.scenarios.material import Source, Work, gather
-from rkhs_control.scenarios.outputs import write_results
-from rkhs_control.scenarios.sampling import sample_until_decided
-from rkhs_control.scenarios.schema import Scenario, load_scenario
-from rkhs_control.scenarios.study import StudyResult
+from rkhs_control.scenarios.results import write_results
+from rkhs_control.scenarios.run import StudyResult, run_study
+from rkhs_control.scenarios.schema import load_scenario, scenario_class
+from rkhs_control.scenarios.studies import sampling as study
+from rkhs_control.scenarios.studies.kind import Task
 
 START = np.array([2.0, 1.4])
 
@@ -205,19 +206,20 @@ def small():
 def test_the_scenario_runs_only_certified_experiments_and_keeps_the_proof(small, tmp_path):
     scenario, material = small
     work = Work(1)
-    sampling = sample_until_decided(scenario, material, work)
+    task = Task(scenario, material, work)
+    sampling = study.run(scenario.settings(study.SamplingSettings), task)
     assert sampling.first.verdict is Verdict.UNDECIDED
     assert not sampling.is_contradicted
     experiments = [e for each in sampling.rounds for e in each.experiments]
     assert len(experiments) == sampling.counts[-1] > 0
     for e in experiments:
         assert e.is_certified
-        assert material.limits.state_limits.contains(material.plant.simulate(e.x0, e.inputs)).all()
+        assert material.limits.states.contains(material.plant.simulate(e.x0, e.inputs)).all()
     margins = [each.certificate.margin for each in sampling.rounds]
     assert margins[-1] > margins[0]
     assert all(margins[-1] >= found[-1].margin for found in sampling.baselines.values())
     assert all(len(found) == len(margins) for found in sampling.baselines.values())
-    result = StudyResult(scenario, material, work, [], sampling=sampling)
+    result = StudyResult(task, (sampling,))
     assert result.worst_verdict is sampling.last.verdict
     write_results(result, tmp_path)
     assert rc.verify(tmp_path / "certificates" / "sampling.json").accepted
@@ -233,14 +235,13 @@ def test_experiments_that_refute_the_assumptions_end_the_loop_with_a_reason(smal
     _, material = small
     worse, _ = load_scenario("cstr_sampling", {**SMALL, "plant.noise": 3.0})
     with pytest.raises((rc.FalsifiedNormBoundError, rc.ContradictoryDataError), match="of round 1 refute the assump"):
-        sample_until_decided(worse, material, Work(1))
+        study.run(worse.settings(study.SamplingSettings), Task(worse, material, Work(1)))
 
 
-def test_sampling_needs_a_simulated_plant_and_a_whole_initial_state(small):
-    _, material = small
-    scenario, _ = load_scenario("cstr_sampling", {**SMALL, "sampling.initial_state": [1.5]})
+def test_sampling_needs_a_simulated_plant_and_a_whole_initial_state():
+    scenario, folder = load_scenario("cstr_sampling", {**SMALL, "sampling.initial_state": [1.5]})
     with pytest.raises(rc.InputError, match=r"sampling\.initial_state must hold c_A, c_B"):
-        sample_until_decided(scenario, material, Work(1))
+        run_study(scenario, folder, Work(1))
     content = {"title": "", "data": {"file": "runs.csv"}, "limits": {}, "sampling": {"initial_state": [1.5, 1.0]}}
     with pytest.raises(ValueError, match="only a simulated"):
-        Scenario.model_validate(content)
+        scenario_class().model_validate(content)

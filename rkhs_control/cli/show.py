@@ -1,0 +1,62 @@
+"""Run a study with progress bars, print what it found, and keep it: what `run` and `certify` do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.markup import escape
+
+from ..scenarios.material import Work
+from ..scenarios.paper.result import PaperResult
+from ..scenarios.results import ResultFolder, write_results
+from ..scenarios.run import StudyResult
+from . import tables as console
+
+EXIT_CODES = {"CERTIFIED": 0, "UNDECIDED": 2, "REFUTED": 3}
+
+
+def show_study(study: Callable[[Work], StudyResult], seed: int, jobs: int, results: ResultFolder) -> int:
+    """Run a study with progress bars, print what it found, keep it, and return the exit code."""
+    screen, folder = Console(), results.folder
+    with console.progress_bars(screen) as announce:
+        work = Work(seed, jobs, announce)
+        result = study(work)
+        with work.stage("figures and files") as progress:
+            write_results(result, folder)
+            progress(1, 1)
+    for outcome in result.outcomes:
+        for listing in outcome.listings():
+            screen.print(console.listing_table(listing))
+    for remark in console.study_remarks(result):
+        screen.print(remark, highlight=False, soft_wrap=True)
+    _claim(results, screen)
+    screen.print(
+        f"{sum(work.timings.values()):.0f} s; all results are in {folder}: begin with {folder / 'report.html'}",
+        soft_wrap=True,
+    )
+    verdict = result.worst_verdict
+    return 1 if result.is_contradicted else EXIT_CODES["CERTIFIED" if verdict is None else verdict.name]
+
+
+def _claim(results: ResultFolder, screen: Console) -> None:
+    """Note whose results these are, and say so if they were another's."""
+    if results.other_owner:
+        replaced = escape(f"{results.folder} had results of {results.other_owner}; those of this run took their place")
+        screen.print(f"[yellow]{replaced}[/yellow]", highlight=False, soft_wrap=True)
+    results.claim()
+
+
+def show_paper(study: Callable[[Work], PaperResult], seed: int, jobs: int, results: ResultFolder) -> int:
+    """Run an experiment of the paper, print its numbers beside ours, keep them; 1 if some should not differ."""
+    screen = Console()
+    with console.progress_bars(screen) as announce:
+        work = Work(seed, jobs, announce)
+        result = study(work)
+        result.write(results.folder)
+    screen.print(console.paper_table(result))
+    for remark in result.remarks:
+        screen.print(remark, highlight=False, soft_wrap=True)
+    _claim(results, screen)
+    screen.print(f"{sum(work.timings.values()):.0f} s; numbers and figures are in {results.folder}")
+    return 0 if result.agrees else 1

@@ -1,0 +1,88 @@
+"""Running a scenario: what it asks for is prepared, refused or done, one kind of study after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ..certificates.certificate import Verdict
+from ..errors import InputError
+from .material import Material, Source, Work, gather
+from .schema import Scenario
+from .studies import kinds
+from .studies.kind import Outcome, Task
+from .studies.plans import PlansOutcome, PlansSettings, judge, phase_pairs, plans_in
+
+AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
+
+
+@dataclass(frozen=True, eq=False)
+class StudyResult:
+    """Everything that a run of a scenario found."""
+
+    task: Task
+    outcomes: tuple[Outcome, ...]
+    """Of the kinds of studies that it asked for, in their order."""
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.task.scenario
+
+    @property
+    def material(self) -> Material:
+        return self.task.material
+
+    @property
+    def work(self) -> Work:
+        return self.task.work
+
+    def find(self, wanted: type[AnyOutcome]) -> AnyOutcome | None:
+        """The outcome of one kind, if there was such a study."""
+        return next((outcome for outcome in self.outcomes if isinstance(outcome, wanted)), None)
+
+    @property
+    def worst_verdict(self) -> Verdict | None:
+        """None where there were no plans to judge; of one that experiments were run for, the last verdict counts."""
+        verdicts = [verdict for outcome in self.outcomes for verdict in outcome.verdicts]
+        return max(verdicts, key=list(Verdict).index, default=None)
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether some truth is outside its box: then an assumption is wrong."""
+        return any(outcome.is_contradicted for outcome in self.outcomes)
+
+    def remarks(self) -> Iterator[str]:
+        """What there is to say besides tables, a line each: of the plans, of what they rest on, of other studies."""
+        plans = self.find(PlansOutcome)
+        if plans is not None:
+            yield from plans.remarks()
+        yield from self.material.remarks()
+        for outcome in self.outcomes:
+            if outcome is not plans:
+                yield from outcome.remarks()
+
+
+def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
+    """All that a scenario asks for; paths in it are relative to the folder."""
+    source = Source.of(scenario, folder)
+    prepared = []
+    for kind in kinds():
+        settings = scenario.settings(kind.settings)
+        run = None if settings is None else kind.prepare(settings, scenario, source)
+        if run is not None:
+            prepared.append(run)
+    if not prepared:
+        raise InputError("the scenario asks nothing: give initial_states in [study], with [control], or a plan")
+    task = Task(scenario, gather(scenario, source, work), work)
+    return StudyResult(task, tuple(run(task) for run in prepared))
+
+
+def certify_file(scenario: Scenario, folder: Path, plan_file: Path, work: Work) -> StudyResult:
+    """The plans in a file, and nothing else of what the scenario asks for."""
+    source = Source.of(scenario, folder)
+    pairs = phase_pairs(scenario.settings(PlansSettings) or PlansSettings(), source.state_names)
+    plans = plans_in(plan_file, source)
+    task = Task(scenario, gather(scenario, source, work), work)
+    return StudyResult(task, (PlansOutcome(task, judge(plans, task), pairs),))

@@ -1,0 +1,306 @@
+"""Closed loops on the simulated plant: what believing the model costs, and what certifying it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...control.certified_loop import CertifiedMPC, Decision
+from ...control.robust import RobustOCP
+from ...data.arrays import FloatArray, as_vector
+from ...errors import InputError
+from ...parallel import in_parallel
+from ...reporting import Gallery, Picture, Section, Table, figures
+from ..material import OPTIMAL, Material, Source
+from ..schema import Count, Finite, Scenario, Settings
+from .kind import Kind, Listing, Outcome, Run, Task, seconds_text
+
+CERTAINTY_EQUIVALENT, ROBUST, CERTIFIED = "certainty equivalent", "robust", "certified"
+_RUNS_PER_TASK = 5
+_ITERATIONS = 24  # of the robust problem: what takes more would come too late
+
+
+class ClosedLoopSettings(Settings):
+    """Run controllers on the simulated plant: certainty equivalent, robust, and certified with a fallback."""
+
+    runs: Count = 100
+    """From random initial states within the limits."""
+    steps: Count = 40
+    safe_input: list[Finite]
+    """Applied when nothing certified is left."""
+    initial_states: tuple[list[Finite], list[Finite]] | None = None
+    """Lower and upper ends to draw initial states from; the limits by default."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopRun:
+    """One closed loop under one controller."""
+
+    states: FloatArray
+    """`(n_steps + 1, n_states)`, true."""
+    inputs: FloatArray
+    is_inside: npt.NDArray[np.bool_]
+    """Whether the states after each step keep the limits."""
+    decisions: tuple[Decision, ...]
+    """Of the certified controller; empty for the others."""
+    cost: float
+    seconds: FloatArray
+    """Per step."""
+
+    @property
+    def broken_promises(self) -> int:
+        """Steps that were certified and violated a limit: with right assumptions, none."""
+        return sum(
+            decision.is_certified and not inside
+            for decision, inside in zip(self.decisions, self.is_inside, strict=False)
+        )
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether a measurement was outside the box that was proved for it: with right assumptions, never."""
+        return Decision.REFUTED in self.decisions
+
+    def summary(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return {
+            "states": self.states.tolist(),
+            "inputs": self.inputs.tolist(),
+            "inside": self.is_inside.tolist(),
+            "decisions": [decision.name for decision in self.decisions],
+            "cost": self.cost,
+            "seconds": self.seconds.tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class Tally:
+    """All loops of one controller in numbers."""
+
+    runs: Sequence[LoopRun]
+
+    @property
+    def n_steps(self) -> int:
+        return sum(len(run.inputs) for run in self.runs)
+
+    @property
+    def n_outside(self) -> int:
+        """True states outside the limits."""
+        return sum(int((~run.is_inside).sum()) for run in self.runs)
+
+    @property
+    def n_broken(self) -> int:
+        """Of those, after steps that were certified."""
+        return sum(run.broken_promises for run in self.runs)
+
+    @property
+    def mean_cost(self) -> float:
+        return float(np.mean([run.cost for run in self.runs]))
+
+    @property
+    def seconds(self) -> float:
+        """Per step, on average."""
+        return float(np.mean([run.seconds.mean() for run in self.runs]))
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return [decision for run in self.runs for decision in run.decisions]
+
+    def share(self, *kinds: Decision) -> str:
+        """Of the decisions; nothing where there are none."""
+        found = self.decisions
+        return f"{sum(decision in kinds for decision in found) / len(found):.1%}" if found else ""
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedLoopOutcome(Outcome):
+    """Loops by controller, from the same initial states."""
+
+    loops: dict[str, list[LoopRun]]
+
+    name: ClassVar[str] = "closed_loops"
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        return {name: Tally(runs) for name, runs in self.loops.items()}
+
+    @property
+    def n_refuted(self) -> int:
+        """Loops in which a measurement refuted an assumption."""
+        return sum(run.is_refuted for runs in self.loops.values() for run in runs)
+
+    def summary(self) -> dict[str, Any]:
+        return {name: [run.summary() for run in runs] for name, runs in self.loops.items()}
+
+    @property
+    def is_contradicted(self) -> bool:
+        return self.n_refuted > 0 or any(tally.n_broken for tally in self.tallies.values())
+
+    def listings(self) -> list[Listing]:
+        header = ("controller", "steps", "out", "broken", "cost", "cert.", "repair", "rest", "safe", "a step")
+        rows = [
+            (
+                name,
+                f"{tally.n_steps:,}",
+                str(tally.n_outside),
+                str(tally.n_broken) if tally.decisions else "",
+                f"{tally.mean_cost:.4g}",
+                tally.share(Decision.CERTIFIED),
+                tally.share(Decision.REPAIRED),
+                tally.share(Decision.REMAINDER),
+                tally.share(Decision.SAFE_INPUT, Decision.REFUTED),
+                seconds_text(tally.seconds),
+            )
+            for name, tally in self.tallies.items()
+        ]
+        caption = (
+            "out: true states outside the limits; broken: those after steps that were certified; cert., repair, "
+            "rest, safe: steps with a certified plan, a repaired one, what was left of one, the safe input"
+        )
+        if self.n_refuted:
+            caption += f"; loops in which a measurement refuted an assumption: {self.n_refuted:,}"
+        whole = frozenset(range(1, len(header)))
+        return [Listing(header, [rows], title="Closed loops on the true plant", caption=caption, whole=whole)]
+
+    def finding(self) -> str:
+        outside = [f"{tally.n_outside:,} under the {name} controller" for name, tally in self.tallies.items()]
+        steps = next(iter(self.tallies.values())).n_steps
+        return f"Closed loops of {steps:,} steps; true states outside the limits: {', '.join(outside)}."
+
+    def sections(self) -> list[Section]:
+        rows, pictures = [], []
+        for name, tally in self.tallies.items():
+            rows.append(
+                (
+                    name,
+                    f"{tally.n_steps:,}",
+                    f"{tally.n_outside:,}",
+                    f"{tally.n_broken:,}" if tally.decisions else "",
+                    f"{tally.mean_cost:.4g}",
+                    tally.share(*(decision for decision in Decision if not decision.is_certified)),
+                    f"{1e3 * tally.seconds:.3g}",
+                )
+            )
+            description = f"Closed loops under the controller {name}: {tally.n_outside} violations of the limits."
+            pictures.append(Picture(self._figure([name]), description))
+        header = ("controller", "steps", "outside limits", "though certified", "mean cost", "safe input", "ms a step")
+        text = "Each controller on the simulated plant, from the same initial states."
+        if self.n_refuted:
+            text += (
+                f" Loops with a measurement outside its proved box, so that an assumption is wrong: {self.n_refuted:,}."
+            )
+        return [Section("Closed loops", [text, Table(header, rows), Gallery(pictures)])]
+
+    def figures(self) -> dict[str, Any]:
+        return {"closed_loops": self._figure(list(self.loops))}
+
+    def _figure(self, names: list[str]) -> Any:
+        states = {name: [run.states for run in self.loops[name]] for name in names}
+        return figures.loops_figure(states, self.task.material.limits.states, self.task.material.runs)
+
+
+def prepare(settings: ClosedLoopSettings, scenario: Scenario, source: Source) -> Run | None:
+    """Where the loops begin is known before the work."""
+    limits = source.limits.states
+    lower, upper = settings.initial_states or (limits.lower.tolist(), limits.upper.tolist())
+    if not len(lower) == len(upper) == limits.n_dims:
+        raise InputError(f"closed_loop.initial_states must hold {', '.join(source.state_names)} twice")
+    if not np.isfinite([lower, upper]).all():
+        raise InputError("closed_loop.initial_states is needed where states have no limits")
+    as_vector(settings.safe_input, "closed_loop.safe_input", len(source.input_names))
+    return partial(run, settings, (lower, upper))
+
+
+def run(settings: ClosedLoopSettings, starts: tuple[list[float], list[float]], task: Task) -> ClosedLoopOutcome:
+    """Every controller from the same initial states."""
+    material, work = task.material, task.work
+    noise = material.start_noise(task.scenario)
+    x0 = work.rng.uniform(*starts, (settings.runs, len(starts[0])))
+    chunks = np.array_split(x0, max(1, len(x0) // _RUNS_PER_TASK))
+    loops = {}
+    for name in (CERTAINTY_EQUIVALENT, ROBUST, CERTIFIED):
+        found: list[LoopRun] = []
+        with work.stage(f"closed loops, {name}") as progress:
+            generators = np.random.default_rng(work.seed).spawn(len(chunks))
+            tasks = (
+                (name, chunk, settings, material, noise, rng) for chunk, rng in zip(chunks, generators, strict=True)
+            )
+            for part in in_parallel(_run_some, tasks, work.n_jobs):
+                found += part
+                progress(len(found), len(x0))
+        loops[name] = found
+    return ClosedLoopOutcome(task, loops)
+
+
+def _run_some(
+    name: str,
+    x0: FloatArray,
+    settings: ClosedLoopSettings,
+    material: Material,
+    noise: FloatArray,
+    rng: np.random.Generator,
+) -> list[LoopRun]:
+    make = _makers(settings, material, noise)[name]
+    errors = rng.uniform(-1.0, 1.0, (len(x0), settings.steps, x0.shape[1])) * noise
+    return [_run(make(), start, wrong_by, material) for start, wrong_by in zip(x0, errors, strict=True)]
+
+
+def _makers(settings: ClosedLoopSettings, material: Material, noise: FloatArray) -> dict[str, Callable[[], Any]]:
+    """For every controller, what makes a fresh one; all of a task share what is compiled."""
+    control, predictor, limits = material.control, material.predictors[OPTIMAL], material.limits
+    assert control is not None
+    robust = RobustOCP(predictor, control, limits, initial_state_noise=noise, iterations=_ITERATIONS)
+    certified = partial(
+        CertifiedMPC, control, predictor, limits, settings.safe_input, repair=robust, initial_state_noise=noise
+    )
+    return {
+        CERTAINTY_EQUIVALENT: lambda: _First(lambda x: control.solve(x).inputs),
+        ROBUST: lambda: _First(lambda x: robust.solve(x).inputs),
+        CERTIFIED: certified,
+    }
+
+
+@dataclass(frozen=True)
+class _First:
+    """A controller that applies the first input of every plan, come what may."""
+
+    plan: Callable[[FloatArray], FloatArray]
+    log = ()
+
+    def make_step(self, x0: FloatArray) -> FloatArray:
+        first: FloatArray = self.plan(x0)[0]
+        return first
+
+
+def _run(controller: Any, x0: FloatArray, errors: FloatArray, material: Material) -> LoopRun:
+    """The controller is told the state with an error, `(n_steps, n_states)`; the same for every controller."""
+    assert material.plant is not None
+    assert material.control is not None
+    states, inputs, seconds = [x0], [], []
+    for error in errors:
+        began = time.perf_counter()
+        u = np.asarray(controller.make_step(states[-1] + error))
+        seconds.append(time.perf_counter() - began)
+        inputs.append(u)
+        states.append(material.plant.simulate(states[-1], u[None])[-1])
+    return LoopRun(
+        states=np.array(states),
+        inputs=np.array(inputs),
+        is_inside=material.limits.states.contains(np.array(states[1:])),
+        decisions=tuple(step.decision for step in controller.log),
+        cost=sum(float(material.control.cost(x, u, 0)) for x, u in zip(states[1:], inputs, strict=True)),
+        seconds=np.array(seconds),
+    )
+
+
+def complaint(settings: ClosedLoopSettings, scenario: Scenario) -> str:
+    """Loops are run on a plant."""
+    return "" if scenario.plant is not None else "[closed_loop] needs the truth, which only a simulated [plant] has"
+
+
+KIND = Kind("closed_loop", ClosedLoopSettings, prepare, complaint, files=("closed_loops.*",))

@@ -1,0 +1,314 @@
+"""Plans of the controller or from a file: verdicts by every method, margins and, where it is known, the truth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ...arithmetic.printing import margin_text
+from ...certificates.certificate import Certificate, Verdict, certify_plans, factor_text
+from ...data.arrays import FloatArray
+from ...data.files import load_plans, save_plans
+from ...data.plans import Plans
+from ...errors import InputError
+from ...parallel import collect, in_parallel
+from ...reporting import ReportedPlan, figures
+from ..material import OPTIMAL, Source, plan_from
+from ..schema import GENERAL, Finite, Scenario, Settings, state_pair
+from .kind import Kind, Listing, Outcome, Run, Task, finite
+
+_PLANS_AT_ONCE = 250
+_MARGINS_UP_TO = 40
+_FIGURES_UP_TO = 12  # plans that get a picture of their own
+_REMARKS_UP_TO = 20  # plans that are spoken of one by one
+
+
+class PlansSettings(Settings):
+    """Where the controller plans from, and what is drawn of it."""
+
+    initial_states: list[list[Finite]] = Field(default=[])
+    phase_states: list[tuple[str, str]] = Field(default=[])
+    """Pairs of states to draw phase portraits of; the first two by default."""
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedPlan:
+    """A plan, what every method says of it and, where it is known, what the plant does."""
+
+    name: str
+    certificates: dict[str, Certificate]
+    truth: FloatArray | None
+    """`(n_steps + 1, n_states)`."""
+    margins: dict[str, dict[str, float]]
+    """By method: `norm_margin` and `noise_margin`, where there were few enough plans to look for them."""
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.certificates[OPTIMAL].verdict
+
+    def steps_inside(self, method: str) -> int | None:
+        """At how many steps the true state lies in its box."""
+        return None if self.truth is None else int(self.certificates[method].tube.contains(self.truth[1:]).sum())
+
+    def summary(self) -> dict[str, Any]:
+        """A margin beyond what was looked for is null."""
+        question = self.certificates[OPTIMAL].question
+        methods = {}
+        for method, certificate in self.certificates.items():
+            tube = certificate.tube
+            methods[method] = {
+                "verdict": certificate.verdict.name,
+                "explanation": certificate.explain(),
+                "mean_volume": float(tube.volumes.mean()),
+                "margin": finite(certificate.margin),
+                **{name: finite(value) for name, value in self.margins.get(method, {}).items()},
+                "share_of_width_for_unknown_initial_states": finite(tube.initial_state_share),
+                "lower": tube.lower.tolist(),
+                "upper": tube.upper.tolist(),
+                "steps_with_truth_inside": self.steps_inside(method),
+            }
+        return {
+            "name": self.name,
+            "x0": question.x0.tolist(),
+            "inputs": question.inputs.tolist(),
+            "truth": None if self.truth is None else self.truth.tolist(),
+            "methods": methods,
+        }
+
+    def rows(self) -> Iterator[list[str | Verdict]]:
+        """Of the table, one per method; numbers that are certain are rounded down."""
+        for number, (method, certificate) in enumerate(self.certificates.items()):
+            inside, margins = self.steps_inside(method), self.margins.get(method, {})
+            yield [
+                "" if number else self.name,
+                method,
+                certificate.verdict,
+                f"{certificate.tube.volumes.mean():.3g}",
+                margin_text(certificate.margin),
+                factor_text(margins.get("norm_margin")),
+                factor_text(margins.get("noise_margin")),
+                "" if inside is None else f"{inside}/{len(certificate.tube.lower)}",
+            ]
+
+
+@dataclass(frozen=True, eq=False)
+class PlansOutcome(Outcome):
+    """Plans that were judged."""
+
+    plans: list[JudgedPlan]
+    phase_pairs: list[tuple[int, int]]
+    """The states to draw phase portraits of."""
+
+    name: ClassVar[str] = "plans"
+
+    def summary(self) -> list[Any]:
+        return [plan.summary() for plan in self.plans]
+
+    @property
+    def is_contradicted(self) -> bool:
+        steps = [
+            (plan.steps_inside(method), len(certificate.tube.lower))
+            for plan in self.plans
+            for method, certificate in plan.certificates.items()
+        ]
+        return any(inside is not None and inside < total for inside, total in steps)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [plan.verdict for plan in self.plans]
+
+    def reported(self) -> list[ReportedPlan]:
+        """With the names of files as they are written."""
+        return [
+            ReportedPlan(plan.name, plan.certificates, plan.margins, plan.truth, f"certificates/plan_{number}.json")
+            for number, plan in enumerate(self.plans, start=1)
+        ]
+
+    def listings(self) -> list[Listing]:
+        volume = {1: "width", 2: "area"}.get(self.task.material.runs.n_states, "volume")
+        header = ("plan", "method", "verdict", volume, "margin", "norm x", "noise x", "truth in")
+        caption = (
+            f"{volume}: of a box, on average; margin: the smallest to any limit; norm x, noise x: by which factor "
+            "all those bounds may grow with the plan still certified"
+        )
+        return [
+            Listing(
+                header,
+                [list(plan.rows()) for plan in self.plans],
+                title=self.task.scenario.title,
+                caption=caption,
+                whole=frozenset(range(1, len(header))),
+            )
+        ]
+
+    def remarks(self) -> list[str]:
+        return [*self._about_plans(), *self._about_boxes()]
+
+    def _about_plans(self) -> Iterator[str]:
+        for plan in self.plans[:_REMARKS_UP_TO]:
+            if not plan.certificates[OPTIMAL].starts_inside:
+                yield f"plan {plan.name} starts outside the limits; its verdict is about the steps after that"
+            for method, certificate in plan.certificates.items():
+                if certificate.verdict is not Verdict.CERTIFIED:
+                    yield f"plan {plan.name}, {method}: {certificate.finding()}"
+
+    def _about_boxes(self) -> Iterator[str]:
+        means = {
+            method: float(np.mean([plan.certificates[method].tube.volumes.mean() for plan in self.plans]))
+            for method in self.task.material.predictors
+        }
+        if len(means) == 2:
+            (one, small), (other, large) = means.items()
+            yield f"mean box over all plans: {one} {small:.4g}, {other} {large:.4g}, {large / small:.3g} times as large"
+        share = max(plan.certificates[OPTIMAL].tube.initial_state_share for plan in self.plans)
+        if share > 0:
+            yield f"unknown initial states make up to {share:.0%} of the widths of the boxes"
+
+    def figures(self) -> dict[str, Any]:
+        shown, names = self.plans[:_FIGURES_UP_TO], self.task.material.runs.state_names
+        by_method = {method: [plan.certificates[method] for plan in shown] for method in self.task.material.predictors}
+        truths = [plan.truth for plan in shown if plan.truth is not None]
+        drawn = {}
+        for pair in self.phase_pairs:
+            file_name = re.sub(r"[^\w.-]+", "_", "_".join(["phase", *(names[i] for i in pair)]))
+            drawn[file_name] = figures.phase_figure(by_method, truths or None, pair, [plan.name for plan in shown])
+        for number, plan in enumerate(shown, start=1):
+            drawn[f"time_{number}"] = figures.time_figure(plan.certificates, plan.truth)
+        return drawn
+
+    def write(self, folder: Path) -> None:
+        runs, work = self.task.material.runs, self.task.work
+        questions = [plan.certificates[OPTIMAL].question for plan in self.plans]
+        plans = Plans(
+            names=tuple(plan.name for plan in self.plans),
+            x0=tuple(question.x0 for question in questions),
+            inputs=tuple(question.inputs for question in questions),
+            state_names=runs.state_names,
+            input_names=runs.input_names,
+        )
+        save_plans(plans, folder / "plans.csv")
+        (folder / "certificates").mkdir(exist_ok=True)
+        for number, plan in enumerate(self.plans, start=1):
+            file = folder / "certificates" / f"plan_{number}.json"
+            plan.certificates[OPTIMAL].save(file, data_file=self.task.material.data_file, seed=work.seed)
+
+
+def prepare(settings: PlansSettings, scenario: Scenario, source: Source) -> Run | None:
+    """Plans of the controller, those in the file that the scenario names, or both."""
+    for start in settings.initial_states:
+        if len(start) != len(source.state_names):
+            raise InputError(f"study.initial_states: {start} must hold {', '.join(source.state_names)}")
+    if not settings.initial_states and scenario.plan is None:
+        return None
+    given = None if scenario.plan is None else plans_in(source.folder / scenario.plan, source)
+    return partial(run, np.array(settings.initial_states), given, phase_pairs(settings, source.state_names))
+
+
+def run(starts: FloatArray, given: Plans | None, pairs: list[tuple[int, int]], task: Task) -> PlansOutcome:
+    """Plans from initial states `(n, n_states)`, and those that are given; phase portraits of pairs of states."""
+    plans = judge(_controller_plans(starts, task), task) if len(starts) else []
+    if given is not None:
+        plans += judge(given, task)
+    return PlansOutcome(task, plans, pairs)
+
+
+def phase_pairs(settings: PlansSettings, names: tuple[str, ...]) -> list[tuple[int, int]]:
+    """The states to draw phase portraits of: the first two by default, none where there is one state."""
+    given = settings.phase_states or ([(names[0], names[1])] if len(names) > 1 else [])
+    return [state_pair(pair, names, "study.phase_states") for pair in given]
+
+
+def plans_in(file: Path, source: Source) -> Plans:
+    """Read plans, none longer than the recorded runs."""
+    names = {"state_names": source.state_names, "input_names": source.input_names}
+    plans = load_plans(file, **names, sampling_time=source.sampling_time)
+    for name, inputs in zip(plans.names, plans.inputs, strict=True):
+        if len(inputs) > source.horizon:
+            raise InputError(
+                f"{file}: plan {name} has {len(inputs)} steps, but the recorded {source.kind} only {source.horizon}: "
+                f"shorten the plan, or {'cut' if source.kind == 'windows' else 'record'} longer {source.kind}"
+            )
+    return plans
+
+
+def judge(plans: Plans, task: Task) -> list[JudgedPlan]:
+    """Certificates of every method for every plan, with their norm and noise margins."""
+    certificates = {
+        method: certify_all(task, method, plans.x0, plans.inputs, stage=f"certifying, {method}")
+        for method in task.material.predictors
+    }
+    margins = _margins([c for found in certificates.values() for c in found], task)
+    plant, judged = task.material.plant, []
+    for i, (name, x0, inputs) in enumerate(zip(plans.names, plans.x0, plans.inputs, strict=True)):
+        truth = None if plant is None else plant.simulate(x0, inputs)
+        mine = {method: found[i] for method, found in certificates.items()}
+        judged.append(JudgedPlan(name, mine, truth, {method: margins[c] for method, c in mine.items() if c in margins}))
+    return judged
+
+
+def certify_all(
+    task: Task, method: str, x0: Sequence[FloatArray], inputs: Sequence[FloatArray], *, stage: str
+) -> list[Certificate]:
+    """Plans of one length at a time, some at once; certificates in the order of the plans."""
+    material, work = task.material, task.work
+    noise = material.start_noise(task.scenario)
+    certificates: dict[int, Certificate] = {}
+    with work.stage(stage) as progress:
+        for length in sorted({len(u) for u in inputs}):
+            same = [i for i, u in enumerate(inputs) if len(u) == length]
+            for chunk in np.array_split(same, max(1, len(same) // _PLANS_AT_ONCE)):
+                found = certify_plans(
+                    material.predictors[method],
+                    np.array([x0[i] for i in chunk]),
+                    np.array([inputs[i] for i in chunk]),
+                    limits=material.limits,
+                    initial_state_noise=noise,
+                    n_jobs=work.n_jobs if len(chunk) > 10 else 1,
+                )
+                certificates.update(zip(chunk.tolist(), found, strict=True))
+                progress(len(certificates), len(inputs))
+    return [certificates[i] for i in range(len(inputs))]
+
+
+def _controller_plans(starts: FloatArray, task: Task) -> Plans:
+    control = task.material.control
+    assert control is not None
+    plans = plan_from(control, starts, "planning from the initial states", task.work)
+    names = tuple("(" + ", ".join(f"{x:g}" for x in start) + ")" for start in starts)
+    return Plans(names, tuple(starts), tuple(plan.inputs for plan in plans))
+
+
+def _margins(certificates: list[Certificate], task: Task) -> dict[Certificate, dict[str, float]]:
+    """Norm and noise margins, which take longer than the verdicts: none where there are many plans."""
+    if len(certificates) > _MARGINS_UP_TO:
+        return {}
+    with task.work.stage("norm and noise margins") as progress:
+        found = in_parallel(_margins_of, ((certificate,) for certificate in certificates), task.work.n_jobs)
+        return dict(zip(certificates, collect(found, len(certificates), progress), strict=True))
+
+
+def _margins_of(certificate: Certificate) -> dict[str, float]:
+    return {"norm_margin": certificate.norm_margin, "noise_margin": certificate.noise_margin}
+
+
+def complaint(settings: PlansSettings, scenario: Scenario) -> str:
+    """Somebody has to plan."""
+    if settings.initial_states and scenario.control is None:
+        return "initial_states in [study] need [control], which plans from them"
+    return ""
+
+
+KIND = Kind(
+    GENERAL,
+    PlansSettings,
+    prepare,
+    complaint,
+    files=("plans.csv", "certificates/plan_*.json", "phase_*.png", "phase_*.svg", "time_*.png", "time_*.svg"),
+)
