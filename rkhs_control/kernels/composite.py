@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +56,8 @@ class Scale(Kernel):
 
 
 @dataclass(frozen=True)
-class Sum(Kernel):
-    """`a(x, y) + b(x, y)`."""
+class Pair(Kernel):
+    """Made of two kernels."""
 
     a: Kernel
     b: Kernel
@@ -65,19 +66,31 @@ class Sum(Kernel):
         self._require_kernels(self.a, self.b)
 
     @property
+    def has_balls(self) -> bool:
+        return self.a.has_balls and self.b.has_balls
+
+    def precise_fall(self, points: FloatArray) -> PreciseFall | None:
+        a, b = self.a.precise_fall(points), self.b.precise_fall(points)
+        return None if a is None or b is None else self._combined(a, b)
+
+    @abstractmethod
+    def _combined(self, a: PreciseFall, b: PreciseFall) -> PreciseFall:
+        """The falls from those of the two."""
+
+
+@dataclass(frozen=True)
+class Sum(Pair):
+    """`a(x, y) + b(x, y)`."""
+
+    @property
     def variance(self) -> float:
         return self.a.variance + self.b.variance
 
     def fall(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         return self.a.fall(X, Y) + self.b.fall(X, Y)
 
-    def precise_fall(self, points: FloatArray) -> PreciseFall | None:
-        a, b = self.a.precise_fall(points), self.b.precise_fall(points)
-        return None if a is None or b is None else a.plus(b)
-
-    @property
-    def has_balls(self) -> bool:
-        return self.a.has_balls and self.b.has_balls
+    def _combined(self, a: PreciseFall, b: PreciseFall) -> PreciseFall:
+        return a.plus(b)
 
     def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
         return self.a.ball(x, y) + self.b.ball(x, y)
@@ -96,14 +109,8 @@ class Sum(Kernel):
 
 
 @dataclass(frozen=True)
-class Product(Kernel):
+class Product(Pair):
     """`a(x, y) * b(x, y)`."""
-
-    a: Kernel
-    b: Kernel
-
-    def __post_init__(self) -> None:
-        self._require_kernels(self.a, self.b)
 
     @property
     def variance(self) -> float:
@@ -114,13 +121,8 @@ class Product(Kernel):
         fall_b = self.b.fall(X, Y)
         return self.a.fall(X, Y) * (self.b.variance - fall_b) + self.a.variance * fall_b
 
-    def precise_fall(self, points: FloatArray) -> PreciseFall | None:
-        a, b = self.a.precise_fall(points), self.b.precise_fall(points)
-        return None if a is None or b is None else a.times(b)
-
-    @property
-    def has_balls(self) -> bool:
-        return self.a.has_balls and self.b.has_balls
+    def _combined(self, a: PreciseFall, b: PreciseFall) -> PreciseFall:
+        return a.times(b)
 
     def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
         return self.a.ball(x, y) * self.b.ball(x, y)

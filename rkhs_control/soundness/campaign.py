@@ -104,18 +104,20 @@ class _Case:
             self._describe(kind, method, error=type(error).__name__, message=str(error)[:500])
 
     def compare(
-        self, method: str, what: str, truth: Truth, values: list[Combination], lower: float, upper: float
+        self, method: str, what: str, truth: Truth, *, values: list[Combination], ends: tuple[float, float]
     ) -> None:
-        """Two bounds with the truth, or with all that may be true."""
+        """A lower and an upper bound with the truth, or with all that may be true."""
         self.tally.bounds += 2
-        size = max((abs(end) for end in (lower, upper) if math.isfinite(end)), default=0.0) or 1.0
+        size = max((abs(end) for end in ends if math.isfinite(end)), default=0.0) or 1.0
         with ctx.workprec(self.precision):
             balls = [truth.apply(value) for value in values]
-        for side, end in ((-1, lower), (1, upper)):
+        for side, end in zip((-1, 1), ends, strict=True):
             if end == side * math.inf:
                 self.tally.infinite += 1
                 continue
-            rooms = [self._room(truth, value, ball, side, end) for value, ball in zip(values, balls, strict=True)]
+            rooms = [
+                self._room(truth, value, ball, side=side, end=end) for value, ball in zip(values, balls, strict=True)
+            ]
             share = min(map(float, rooms)) / size
             self.tally.tightest = min(self.tally.tightest, share)
             self.tally.close += abs(share) <= CLOSE
@@ -126,7 +128,7 @@ class _Case:
             elif not all(room >= 0 for room in rooms):
                 self.tally.undecided += 1
 
-    def _room(self, truth: Truth, value: Combination, ball: arb, side: int, end: float) -> arb:
+    def _room(self, truth: Truth, value: Combination, ball: arb, *, side: int, end: float) -> arb:
         """How far within a bound the truth is, certainly; with more digits where the first do not tell."""
         for precision in (self.precision, 4 * self.precision, 16 * self.precision):
             with ctx.workprec(precision):
@@ -152,7 +154,7 @@ def run_case(seed: int, number: int, norm_factor: float = 1.0) -> Tally:
         if number % _PLANTS == _PLANTS - 1:
             case = _plant_case(number, draw_plant(rng), norm_factor)
         else:
-            case = _problem_case(number, draw_problem(rng), rng, norm_factor)
+            case = _problem_case(number, draw_problem(rng), rng, norm_factor=norm_factor)
     case.tally.seconds = time.perf_counter() - began
     return case.tally
 
@@ -167,7 +169,7 @@ def _problem_case(number: int, problem: Problem, rng: np.random.Generator, norm_
         envelope = family(problem.observations(), problem.kernel, norm_bound, **options(problem, rng))
         band = envelope.functional_bounds(problem.functionals[:n], 1)
         for i, (lower, upper) in enumerate(zip(band.lower.tolist(), band.upper.tolist(), strict=True)):
-            case.compare(method, f"functional {i}", problem.truth, [values[i]], lower, upper)
+            case.compare(method, f"functional {i}", problem.truth, values=[values[i]], ends=(lower, upper))
 
     for method in _methods(problem, rng):
         case.attempt(method, bound, len(values))
@@ -220,7 +222,7 @@ def _plant_case(number: int, plant: Plant, norm_factor: float) -> _Case:
         for plan, step, state in np.ndindex(tube.lower.shape):
             ends = float(tube.lower[plan, step, state]), float(tube.upper[plan, step, state])
             what = f"plan {plan}, step {step + 1}, state {state}"
-            case.compare(method, what, plant.truths[step][state], plant.corners(plan, step), *ends)
+            case.compare(method, what, plant.truths[step][state], values=plant.corners(plan, step), ends=ends)
 
     case.attempt("predictor", bound)
     return case

@@ -48,7 +48,7 @@ class Plant:
         """What may be true after a step: the values at all corners of the box of initial states."""
         start, inputs = self.starts[plan].tolist(), self.inputs[plan, : step + 1].ravel().tolist()
         signs = product((-1, 1), repeat=len(start))
-        return [_value_at_corner(start, corner, self.start_noise, inputs) for corner in signs]
+        return [_value_at_corner(start, corner, self.start_noise, inputs=inputs) for corner in signs]
 
 
 def draw_plant(rng: np.random.Generator) -> Plant:
@@ -64,10 +64,10 @@ def draw_plant(rng: np.random.Generator) -> Plant:
     for n in range(horizon):
         recorded = stacked(starts, inputs[:, : n + 1])
         there = [
-            _value_at_corner(start, corner, noise, held)
+            _value_at_corner(start, corner, noise, inputs=held)
             for start, corner, held in zip(starts.tolist(), signs, recorded[:, n_states:].tolist(), strict=True)
         ]
-        truths.append([_draw_truth(rng, recorded, there[0], scales) for _ in range(n_states)])
+        truths.append([_draw_truth(rng, recorded, there[0], scales=scales) for _ in range(n_states)])
         for i, truth in enumerate(truths[n]):
             states[:, n + 1, i], bounds[n, i] = _recorded(rng, truth, there)
     precision = max(sufficient_precision(truth) for row in truths for truth in row)
@@ -77,7 +77,15 @@ def draw_plant(rng: np.random.Generator) -> Plant:
     aside = scales.inputs * 10.0 ** rng.uniform(-14.0, 0.0, (_N_PLANS, 1)) * rng.integers(0, 2, (_N_PLANS, 1))
     aside[0] = 0.0
     runs = Trajectories(states, inputs, bounds, initial_state_noise=noise)
-    return Plant(runs, truths, norm_bounds, precision, starts[chosen] + aside, inputs[chosen], start_noise)
+    return Plant(
+        runs=runs,
+        truths=truths,
+        norm_bounds=norm_bounds,
+        precision=precision,
+        starts=starts[chosen] + aside,
+        inputs=inputs[chosen],
+        start_noise=start_noise,
+    )
 
 
 def _value_at_corner(start: list[float], signs: Iterable[int], noise: FloatArray, inputs: list[float]) -> Combination:
@@ -94,7 +102,7 @@ def _draw_truth(rng: np.random.Generator, recorded: FloatArray, there: Combinati
         steepest = [*there, *((-weight, section) for weight, section in value_at(recorded[0].tolist()))]
         size = float(root(inner(kernel, steepest, steepest)))
         if size == 0.0 or rng.random() < 0.4:
-            return draw_truth(rng, kernel, recorded, scales, is_smooth=False)[0]
+            return draw_truth(rng, kernel, recorded, scales=scales, is_smooth=False)[0]
         tau = arb(scales.norm * math.exp(rng.uniform(-1.0, 1.0)) / size)
         return Truth(kernel, [(weight * tau, section) for weight, section in steepest])
 

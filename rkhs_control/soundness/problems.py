@@ -31,7 +31,7 @@ from ..errors import RkhsControlError
 from ..kernels.base import Kernel
 from ..kernels.composite import Product, Scale, Sum
 from ..kernels.radial import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
-from .truths import Combination, Section, Truth, combination, inner, root, value_at
+from .truths import Combination, KernelSection, Truth, combination, inner, root, value_at
 
 _MOST_INPUTS = 40
 _PRECISIONS = (256, 1024, 4096)  # in bits
@@ -113,7 +113,7 @@ class Problem:
             origin = tuple(arb(0) for _ in range(self.X.shape[1]))
             deviation, *slopes = (
                 root(inner(self.kernel, [(arb(1), section)], [(arb(1), section)]))
-                for section in (Section(origin), *(Section(origin, j) for j in range(len(origin))))
+                for section in (KernelSection(origin), *(KernelSection(origin, j) for j in range(len(origin))))
             )
             scales = [float(deviation / slope) for slope in slopes]
             norm = self.truth.norm()
@@ -123,30 +123,30 @@ class Problem:
 def draw_problem(rng: np.random.Generator) -> Problem:
     """Any kernel, any design, any scale."""
     scales, n_dims, is_smooth = draw_scales(rng), int(rng.integers(1, 5)), bool(rng.random() < 0.6)
-    kernel = draw_kernel(rng, n_dims, scales, is_smooth)
+    kernel = draw_kernel(rng, n_dims, scales, is_smooth=is_smooth)
     X = scales.inputs * draw_design(rng, int(rng.integers(1, _MOST_INPUTS + 1)), n_dims)
     with ctx.workprec(_PRECISIONS[0]):
-        truth, target = draw_truth(rng, kernel, X, scales, is_smooth)
+        truth, target = draw_truth(rng, kernel, X, scales=scales, is_smooth=is_smooth)
     first = [] if target is None else [target.functional]
     precision = sufficient_precision(truth)
     with ctx.workprec(precision):
         values = [truth.apply(value_at(x)) for x in X.tolist()]
-        outputs = draw_outputs(rng, truth, target, np.array([float(value) for value in values]))
+        outputs = draw_outputs(rng, truth, target, values=np.array([float(value) for value in values]))
         errors = [[arb(y) - value for y in row.tolist()] for row, value in zip(outputs, values, strict=True)]
         noise = [max(float_up(abs(error)) for error in row) for row in errors]
         energy = float_up(sum((error**2 for row in errors for error in row), arb(0)))
         looseness = 1.0 if target is not None or rng.random() < 0.5 else math.exp(rng.uniform(0.0, 2.0))
         norm_bound = max(looseness * float_up(truth.norm()), LEAST_BOUND)
     return Problem(
-        truth,
-        precision,
-        X,
-        outputs,
-        np.array(noise if rng.random() < 0.5 else [max(noise)] * len(noise)),
-        energy,
-        norm_bound,
-        first + draw_functionals(rng, X, scales, is_smooth, first),
-        is_smooth,
+        truth=truth,
+        precision=precision,
+        X=X,
+        outputs=outputs,
+        noise_bounds=np.array(noise if rng.random() < 0.5 else [max(noise)] * len(noise)),
+        energy=energy,
+        norm_bound=norm_bound,
+        functionals=first + draw_functionals(rng, X, scales, is_smooth=is_smooth, targets=first),
+        is_smooth=is_smooth,
         has_open_ends=bool(rng.random() < 0.1),
     )
 
@@ -160,7 +160,7 @@ def draw_scales(rng: np.random.Generator) -> Scales:
     return Scales(10.0**inputs, 10.0**outputs, 10.0**variance)
 
 
-def draw_kernel(rng: np.random.Generator, n_dims: int, scales: Scales, is_smooth: bool) -> Kernel:
+def draw_kernel(rng: np.random.Generator, n_dims: int, scales: Scales, *, is_smooth: bool) -> Kernel:
     """Of any family, with one lengthscale or one per dimension, alone or in sums and products."""
     families: list[Callable[..., Kernel]] = [
         SquaredExponential,
@@ -208,7 +208,7 @@ def draw_design(rng: np.random.Generator, n: int, n_dims: int) -> FloatArray:
 
 
 def draw_truth(
-    rng: np.random.Generator, kernel: Kernel, X: FloatArray, scales: Scales, is_smooth: bool
+    rng: np.random.Generator, kernel: Kernel, X: FloatArray, *, scales: Scales, is_smooth: bool
 ) -> tuple[Truth, Target | None]:
     """A sum of a few sections at random or, three times in four, a truth that attains the bound at a target."""
     aside = X[0] + scales.inputs * rng.uniform(-2.0, 2.0, (4, X.shape[1]))
@@ -217,16 +217,16 @@ def draw_truth(
     plain = Truth(kernel, _sections(centres, weights))
     if rng.random() < 0.25:
         return plain, None
-    functional, side = draw_functional(rng, X, scales, is_smooth), float(rng.choice([-1.0, 1.0]))
+    functional, side = draw_functional(rng, X, scales, is_smooth=is_smooth), float(rng.choice([-1.0, 1.0]))
     norm = float(plain.norm()) * math.exp(rng.uniform(0.0, 2.0))
     values = kernel(X, centres) @ weights
     noise_bound = float(np.abs(values).max()) * 10.0 ** rng.uniform(-6.0, 0.0)
     target = (
-        ridge_target(rng, kernel, X, functional, side)
+        ridge_target(rng, kernel, X, functional=functional, side=side)
         if rng.random() < 0.5
-        else own_target(kernel, X, values, noise_bound, norm, functional, side)
+        else own_target(kernel, X, values, noise_bound=noise_bound, norm=norm, functional=functional, side=side)
     )
-    truth = None if target is None else attaining(kernel, X, target, norm)
+    truth = None if target is None else attaining(kernel, X, target, norm=norm)
     return (plain, None) if truth is None else (truth, target)
 
 
@@ -243,7 +243,7 @@ def attaining(kernel: Kernel, X: FloatArray, target: Target, norm: float) -> Tru
 
 
 def ridge_target(
-    rng: np.random.Generator, kernel: Kernel, X: FloatArray, functional: Functional, side: float
+    rng: np.random.Generator, kernel: Kernel, X: FloatArray, *, functional: Functional, side: float
 ) -> Target:
     """Proved by the weights of kernel ridge regression on some of the data."""
     chosen = np.flatnonzero(rng.random(len(X)) < rng.choice([0.3, 1.0]))
@@ -251,13 +251,14 @@ def ridge_target(
     weights = np.zeros(len(X))
     matrix = kernel(X[chosen]) + ridge * np.eye(len(chosen))
     weights[chosen] = np.linalg.solve(matrix, functional.row(kernel, X[chosen]))
-    return Target(functional, side, weights, ridge)
+    return Target(functional, side, weights, ridge=ridge)
 
 
 def own_target(
     kernel: Kernel,
     X: FloatArray,
     values: FloatArray,
+    *,
     noise_bound: float,
     norm: float,
     functional: Functional,
@@ -288,7 +289,7 @@ def sufficient_precision(truth: Truth) -> int:
 
 def _sections(points: FloatArray, weights: FloatArray) -> Combination:
     rows = zip(weights.tolist(), points.tolist(), strict=True)
-    return [(arb(weight), Section(tuple(map(arb, point)))) for weight, point in rows]
+    return [(arb(weight), KernelSection(tuple(map(arb, point)))) for weight, point in rows]
 
 
 # Samples and queries
@@ -315,7 +316,7 @@ def draw_outputs(rng: np.random.Generator, truth: Truth, target: Target | None, 
     return list((values + noise)[:, None])
 
 
-def draw_functional(rng: np.random.Generator, X: FloatArray, scales: Scales, is_smooth: bool) -> Functional:
+def draw_functional(rng: np.random.Generator, X: FloatArray, scales: Scales, *, is_smooth: bool) -> Functional:
     """A value, a difference, a combination or, of a smooth function, a derivative."""
     x, y = _draw_query(rng, X, scales), _draw_query(rng, X, scales)
     kind = rng.random()
@@ -329,12 +330,13 @@ def draw_functional(rng: np.random.Generator, X: FloatArray, scales: Scales, is_
 
 
 def draw_functionals(
-    rng: np.random.Generator, X: FloatArray, scales: Scales, is_smooth: bool, targets: list[Functional]
+    rng: np.random.Generator, X: FloatArray, scales: Scales, *, is_smooth: bool, targets: list[Functional]
 ) -> list[Functional]:
     """Many at random, and values next to those that are a target."""
     near = [target.points[0] for target in targets if isinstance(target, Points)]
     moved = [x + scales.inputs * 10.0 ** rng.uniform(-14.0, -1.0, len(x)) for x in near for _ in range(4)]
-    return [Points.value(x) for x in near + moved] + [draw_functional(rng, X, scales, is_smooth) for _ in range(35)]
+    others = [draw_functional(rng, X, scales, is_smooth=is_smooth) for _ in range(35)]
+    return [Points.value(x) for x in near + moved] + others
 
 
 def _draw_query(rng: np.random.Generator, X: FloatArray, scales: Scales) -> FloatArray:

@@ -21,14 +21,14 @@ from ..kernels.composite import Product, Scale, Sum
 from ..kernels.radial import Matern12, Matern32, Matern52, Radial, RationalQuadratic, SquaredExponential
 
 
-class Section(NamedTuple):
+class KernelSection(NamedTuple):
     """`k_z`, or its derivative by one coordinate of `z`."""
 
     point: tuple[arb, ...]
     dimension: int | None = None
 
 
-Combination = list[tuple[arb, Section]]
+Combination = list[tuple[arb, KernelSection]]
 """Weights and sections: a function, or a functional."""
 
 
@@ -49,16 +49,16 @@ class Truth:
 
 def value_at(point: Iterable[float | arb]) -> Combination:
     """`f -> f(z)`."""
-    return [(arb(1), Section(tuple(map(arb, point))))]
+    return [(arb(1), KernelSection(tuple(map(arb, point))))]
 
 
 def combination(functional: Functional) -> Combination:
     """A functional of which the engine computes bounds."""
     if isinstance(functional, Derivative):
-        return [(arb(1), Section(tuple(map(arb, functional.point.tolist())), functional.dimension))]
+        return [(arb(1), KernelSection(tuple(map(arb, functional.point.tolist())), functional.dimension))]
     assert isinstance(functional, Points)
     rows = zip(functional.coefficients.tolist(), functional.points.tolist(), strict=True)
-    return [(arb(weight), Section(tuple(map(arb, point)))) for weight, point in rows]
+    return [(arb(weight), KernelSection(tuple(map(arb, point)))) for weight, point in rows]
 
 
 def inner(kernel: Kernel, first: Combination, second: Combination) -> arb:
@@ -71,7 +71,7 @@ def root(square: arb) -> arb:
     return square.nonnegative_part().sqrt()
 
 
-def _inner(kernel: Kernel, p: Section, q: Section) -> arb:
+def _inner(kernel: Kernel, p: KernelSection, q: KernelSection) -> arb:
     """Of two sections: the kernel, or its derivatives by `p` and `q`; by `q` they are those by `p - q`, negated."""
     difference = [a - b for a, b in zip(p.point, q.point, strict=True)]
     jet = _jet(kernel, difference, p.dimension, q.dimension)

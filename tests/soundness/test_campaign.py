@@ -105,7 +105,7 @@ def test_a_truth_attains_the_bound_that_the_weights_of_its_target_prove(rng):
     kernel, X = rc.Matern52(0.7), rng.uniform(-1, 1, (8, 2))
     with ctx.workprec(256):
         for side in (-1.0, 1.0):
-            target = problems.ridge_target(rng, kernel, X, Points.value(np.zeros(2)), side)
+            target = problems.ridge_target(rng, kernel, X, functional=Points.value(np.zeros(2)), side=side)
             truth = problems.attaining(kernel, X, target, norm=3.0)
             assert math.isclose(float(truth.norm()), 3.0, rel_tol=1e-12)
             values = np.array([float(truth.apply(value_at(x))) for x in X.tolist()])
@@ -139,8 +139,8 @@ def test_norm_bounds_too_small_by_one_in_a_billion_let_truths_escape():
 def test_faults_of_one_in_a_trillion_are_found(method, monkeypatch):
     """Truths attain the bounds of methods that have no witness, too."""
     part = importlib.import_module(campaign._METHODS[method][0].__module__)
-    right = part.radius_up
-    monkeypatch.setattr(part, "radius_up", lambda *numbers: right(*numbers) * (1.0 - 1e-12))
+    right = part.distance_up
+    monkeypatch.setattr(part, "distance_up", lambda *numbers: right(*numbers) * (1.0 - 1e-12))
 
     def methods(problem, rng):
         fits = problem.has_one_output_per_input and not problem.has_open_ends and problem.energy < 1e50
