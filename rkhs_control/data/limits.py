@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import InputError
 from .arrays import as_floats
@@ -16,6 +17,9 @@ from .sets import Box, Polytope
 
 Intervals = Mapping[str, Sequence[float]]
 """`{"c_A": (1.0, 3.0)}`: a lower and an upper end by name; a name that is not there has no limit."""
+
+Pair = tuple[npt.ArrayLike, npt.ArrayLike] | list[Any]
+"""`(lower, upper)`, each a number or one per dimension."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,15 @@ class Limits:
     states: Box | Polytope | Intervals
     inputs: Box | Intervals | None = None
     rates: Box | Intervals | None = None
+
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            states: Box | Polytope | Intervals | Pair,
+            inputs: Box | Intervals | Pair | None = None,
+            rates: Box | Intervals | Pair | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if self.states is None:
@@ -91,7 +104,7 @@ class PlacedLimits(Limits):
         return self.states.as_polytope()
 
 
-GivenLimits = Limits | Box | Polytope | Intervals | Sequence[Any]
+GivenLimits = Limits | Box | Polytope | Intervals | Pair
 """`Limits`, or what limits the states alone: a box, a polytope, a pair `(lower, upper)`, or intervals by name."""
 
 

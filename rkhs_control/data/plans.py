@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy.typing as npt
 
 from ..errors import InputError
 from .arrays import FloatArray, as_floats, as_vector, require_finite
@@ -21,6 +25,17 @@ class Plans:
     """`(n_steps, n_inputs)` each."""
     state_names: tuple[str, ...] = ()
     input_names: tuple[str, ...] = ()
+
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            names: Sequence[str],
+            x0: Sequence[npt.ArrayLike],
+            inputs: Sequence[npt.ArrayLike],
+            state_names: Sequence[str] = (),
+            input_names: Sequence[str] = (),
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         names = tuple(one_line(str(name)) for name in self.names)

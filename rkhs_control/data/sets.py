@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,10 @@ class Polytope:
 
     normals: FloatArray
     offsets: FloatArray
+
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(self, normals: npt.ArrayLike, offsets: npt.ArrayLike) -> None: ...
 
     def __post_init__(self) -> None:
         normals = as_floats(self.normals, "normals")

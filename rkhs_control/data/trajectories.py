@@ -46,6 +46,22 @@ class Trajectories:
     initial_state_noise: FloatArray = None  # type: ignore[assignment]  # until it is built, like the next
     origins: IndexArray = None  # type: ignore[assignment]
 
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            states: npt.ArrayLike,
+            inputs: npt.ArrayLike,
+            noise_bound: npt.ArrayLike,
+            state_names: Sequence[str] = (),
+            input_names: Sequence[str] = (),
+            state_units: Sequence[str] = (),
+            input_units: Sequence[str] = (),
+            sampling_time: float = 1.0,
+            initial_state_noise: npt.ArrayLike | None = None,
+            origins: npt.ArrayLike | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         states, inputs = as_floats(self.states, "states"), as_floats(self.inputs, "inputs")
         if states.ndim != 3 or min(states.shape) == 0 or states.shape[1] < 2:
