@@ -41,7 +41,7 @@ def test_help_teaches_what_there_is(run):
         (["run", "cstr_design", "--set", "design.sweep=1"], "design.sweep: must be a section with keys; got 1"),
         (["run", "cstr", "--set", "seed=-1"], "seed: input should be greater than or equal to 0; got -1"),
         (["run", "cstr", "--set", "predictor.lengthscale=[1]"], "(did you mean 'lengthscales'?)"),
-        (["run", "cstr", "--set", "limits.states.c_C=[0, 1]"], "limits.states names 'c_C'"),
+        (["run", "cstr", "--set", "limits.states.c_C=[0, 1]"], "limits of states name 'c_C'"),
         (["certify", "cstr"], "Missing option"),
         (["bench", "envelope", "--json", "missing/out.json"], "the folder of missing/out.json does not exist"),
     ],

@@ -8,10 +8,11 @@ import pytest
 from plants import ROBUST_START, quadratic, raised
 
 import rkhs_control as rc
-from rkhs_control.scenarios.closed_loop import CERTAINTY_EQUIVALENT, ROBUST
 from rkhs_control.scenarios.material import Work
+from rkhs_control.scenarios.run import run_study
 from rkhs_control.scenarios.schema import load_scenario
-from rkhs_control.scenarios.study import run_study
+from rkhs_control.scenarios.studies.closed_loop import CERTAINTY_EQUIVALENT, ROBUST
+from rkhs_control.scenarios.studies.design import DesignOutcome
 
 SMALL = {
     "plant.horizon": 3,
@@ -35,7 +36,7 @@ def predictor(exploring_predictor):
 @pytest.fixture(scope="module")
 def small_design():
     scenario, folder = load_scenario("cstr_design", SMALL)
-    return run_study(scenario, folder, Work(scenario.seed, 1)).design
+    return run_study(scenario, folder, Work(scenario.seed, 1)).find(DesignOutcome)
 
 
 def certificates(predictor, nominal, starts, limits):
@@ -186,6 +187,6 @@ def test_impossible_designs_are_refused_before_the_work(changes, message):
 def test_an_unknown_initial_state_shrinks_the_region(small_design):
     changes = {**SMALL, "design.horizons": [], "design.runs": [], "design.noise_factors": [], "design.norm_factors": []}
     scenario, folder = load_scenario("cstr_design", {**changes, "initial_state_noise": 0.03})
-    careful = run_study(scenario, folder, Work(scenario.seed)).design
+    careful = run_study(scenario, folder, Work(scenario.seed)).find(DesignOutcome)
     assert careful.region.certified(ROBUST).sum() < small_design.region.certified(ROBUST).sum()
     assert careful.n_wrong == 0

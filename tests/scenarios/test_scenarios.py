@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import rkhs_control as rc
-from rkhs_control.scenarios import outputs
+from rkhs_control.scenarios import results
 from rkhs_control.scenarios.example import write_example
 from rkhs_control.scenarios.material import CLOSED_FORM, OPTIMAL, Source, Work, gather
-from rkhs_control.scenarios.outputs import summary, write_results
+from rkhs_control.scenarios.results import summary, write_results
+from rkhs_control.scenarios.run import run_study
 from rkhs_control.scenarios.schema import builtin_scenarios, load_scenario
-from rkhs_control.scenarios.study import run_study
+from rkhs_control.scenarios.studies.check import CheckOutcome
+from rkhs_control.scenarios.studies.closed_loop import ClosedLoopOutcome
+from rkhs_control.scenarios.studies.plans import PlansOutcome, PlansSettings
 
 SMALL = {
     "cstr": {
@@ -50,9 +53,10 @@ def small_study(request):
 def test_small_studies_come_out_sound(small_study):
     result, _ = small_study
     assert not result.is_contradicted
-    assert result.check.n_inside == result.check.n_states
-    assert result.check.n_wrong == 0
-    for plan in result.plans:
+    check = result.find(CheckOutcome)
+    assert check.n_inside == check.n_states
+    assert check.n_wrong == 0
+    for plan in result.find(PlansOutcome).plans:
         optimal, closed = plan.certificates[OPTIMAL], plan.certificates[CLOSED_FORM]
         assert (optimal.tube.lower >= closed.tube.lower - 1e-6).all()
         assert (optimal.tube.upper <= closed.tube.upper + 1e-6).all()
@@ -78,7 +82,7 @@ def test_results_are_complete_and_read_back(small_study, tmp_path):
     names = result.material.runs.state_names
     plans = rc.load_plans(folder / "plans.csv", state_names=names, input_names=result.material.runs.input_names)
     predictor = rc.load_predictor(folder / "predictor.npz")
-    for plan, x0, inputs in zip(result.plans, plans.x0, plans.inputs, strict=True):
+    for plan, x0, inputs in zip(result.find(PlansOutcome).plans, plans.x0, plans.inputs, strict=True):
         again, before = predictor.boxes(x0, inputs), plan.certificates[OPTIMAL].tube
         np.testing.assert_allclose(again.lower, before.lower, rtol=1e-7)
         np.testing.assert_allclose(again.upper, before.upper, rtol=1e-7)
@@ -86,7 +90,7 @@ def test_results_are_complete_and_read_back(small_study, tmp_path):
     assert stems == {path.stem for path in folder.glob("*.png")}
     assert {"region", "time_1", "phase_" + "_".join(names[:2])} <= stems
     certificates = sorted((folder / "certificates").glob("*.json"))
-    assert len(certificates) == len(result.plans)
+    assert len(certificates) == len(plans.names)
     for file in certificates:
         checked = rc.verify(file, data=folder / "runs.npz")
         assert checked.accepted, checked.reason
@@ -105,8 +109,8 @@ def test_plans_that_break_input_limits_say_nothing_about_the_assumptions():
     """They are refuted, and the plant keeps its limits all the same: no verdict is wrong."""
     changes = {**SMALL["cstr"], "study.region": [1, 1], "limits.input_rates": {"u": [-1e-3, 1e-3]}}
     scenario, folder = load_scenario("cstr", changes)
-    check = run_study(scenario, folder, Work(scenario.seed)).check
-    assert check.verdicts[rc.Verdict.REFUTED] > 0
+    check = run_study(scenario, folder, Work(scenario.seed)).find(CheckOutcome)
+    assert check.counts[rc.Verdict.REFUTED] > 0
     assert check.n_wrong == 0
 
 
@@ -119,7 +123,8 @@ def test_an_unknown_state_makes_closed_loops_and_designs_more_careful():
         scenario, folder = load_scenario("cstr_closed_loop", changes)
         result = run_study(scenario, folder, Work(scenario.seed))
         assert not result.is_contradicted
-        counts.append(sum(d.name != "SAFE_INPUT" for loop in result.loops["certified"] for d in loop.decisions))
+        loops = result.find(ClosedLoopOutcome).loops
+        counts.append(sum(d.name != "SAFE_INPUT" for loop in loops["certified"] for d in loop.decisions))
     assert counts[1] < counts[0]
 
 
@@ -161,7 +166,7 @@ def test_documented_scenario_is_one(tmp_path):
     (tmp_path / "documented.toml").write_text("\n".join(blocks))
     scenario, folder = load_scenario(str(tmp_path / "documented.toml"))
     assert folder == tmp_path
-    assert scenario.study.initial_states == [[1.23, 0.81], [2.7, 0.544]]
+    assert scenario.settings(PlansSettings).initial_states == [[1.23, 0.81], [2.7, 0.544]]
 
 
 def test_worst_verdict_is_that_of_the_study():
@@ -169,7 +174,7 @@ def test_worst_verdict_is_that_of_the_study():
         "cstr", {**SMALL["cstr"], "study.check": 0, "predictor.compare_closed_form": False}
     )
     result = run_study(scenario, folder, Work(1))
-    verdicts = {plan.verdict for plan in result.plans}
+    verdicts = {plan.verdict for plan in result.find(PlansOutcome).plans}
     assert result.worst_verdict in verdicts
     order = list(rc.Verdict)
     assert order.index(result.worst_verdict) == max(order.index(verdict) for verdict in verdicts)
@@ -202,8 +207,8 @@ def test_example_is_certified_and_leaves_figures(run, mine, tmp_path):
     assert code == 0, text
     assert "CERTIFIED" in text
     assert "24 runs that were held out do not contradict the assumptions" in text
-    assert (tmp_path / "results" / "scenario" / "time_1.png").stat().st_size > 10_000
-    certificate = tmp_path / "results" / "scenario" / "certificates" / "plan_1.json"
+    assert (tmp_path / "results" / "mine" / "time_1.png").stat().st_size > 10_000
+    certificate = tmp_path / "results" / "mine" / "certificates" / "plan_1.json"
     code, text = run("verify", str(certificate), "--data", str(mine / "runs.csv"), "--quiet")
     assert code == 0, text
     assert "samples found in the recordings" in text
@@ -244,7 +249,7 @@ def test_many_plans_of_different_lengths_are_all_judged(run, mine, tmp_path):
     rewrite(mine / "plan.csv", copies)
     code, text = certify(run, mine)
     assert code == 0, text
-    found = json.loads((tmp_path / "results" / "scenario" / "summary.json").read_text())
+    found = json.loads((tmp_path / "results" / "mine" / "summary.json").read_text())
     assert {plan["name"]: len(plan["inputs"]) for plan in found["plans"]} == {"1": 5, "short": 2}
 
 
@@ -363,7 +368,7 @@ def test_noise_bounds_may_be_given_by_state(run, mine):
 def test_infinite_limits_are_none(run, mine, tmp_path):
     code, text = certify(run, mine, "--set", "limits.states={c_A = [-inf, inf], c_B = [-inf, 2.0]}")
     assert code == 0, text
-    kept = json.loads((tmp_path / "results" / "scenario" / "summary.json").read_text())
+    kept = json.loads((tmp_path / "results" / "mine" / "summary.json").read_text())
     assert kept["scenario"]["limits"]["states"]["c_A"] == ["-Infinity", "Infinity"]
 
 
@@ -382,14 +387,14 @@ def test_names_with_marks_in_them_are_only_names(run, mine, tmp_path):
     code, text = certify(run, mine, *(part for change in changes for part in ("--set", change)))
     assert code == 0, text
     assert "[/b] $x" in text
-    assert (tmp_path / "results" / "scenario" / "phase_c_A_c_B_l.png").exists()
+    assert (tmp_path / "results" / "mine" / "phase_c_A_c_B_l.png").exists()
 
 
 def test_nothing_is_left_behind_when_writing_fails(run, mine, tmp_path, monkeypatch):
     def fail(*arguments):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(outputs.figures, "save_figure", fail)
+    monkeypatch.setattr(results.figures, "save_figure", fail)
     code, text = certify(run, mine)
     assert code == 1
     assert text.splitlines()[-1] == "error: the disk is full"
@@ -397,7 +402,7 @@ def test_nothing_is_left_behind_when_writing_fails(run, mine, tmp_path, monkeypa
 
 
 def test_figures_of_an_earlier_run_go(run, mine, tmp_path):
-    folder = tmp_path / "results" / "scenario"
+    folder = tmp_path / "results" / "mine"
     folder.mkdir(parents=True)
     for name in ("time_7.png", "mine.txt"):
         (folder / name).write_text("")
@@ -442,7 +447,7 @@ def test_windows_are_called_so_and_begin_with_measured_states(run, measured_thro
         run, measured_throughout, *(part for k, v in WINDOWS.items() for part in ("--set", f"{k}={json.dumps(v)}"))
     )
     assert code == 2, text
-    summary = json.loads((tmp_path / "results" / "scenario" / "summary.json").read_text())
+    summary = json.loads((tmp_path / "results" / "mine" / "summary.json").read_text())
     held_out, left_out = summary["held_out_runs_without_contradiction"], summary["windows_left_out"]
     assert summary["runs"] + held_out + left_out == 480
     assert summary["runs_are_windows"]
@@ -452,7 +457,7 @@ def test_windows_are_called_so_and_begin_with_measured_states(run, measured_thro
     assert f"{held_out} windows that were held out do not contradict the assumptions" in text
     assert f"{left_out} windows that share samples with those were left out" in text
     assert "begin with measured states, which may be off by the noise bound: c_A by 0.06, c_B by 0.06" in text
-    report = (tmp_path / "results" / "scenario" / "report.html").read_text()
+    report = (tmp_path / "results" / "mine" / "report.html").read_text()
     assert f"recorded windows make the boxes, {held_out} held out test them" in report
     assert f"{held_out} more were held out, and {left_out} that share samples with these were left out" in report
     assert "The windows begin with measured states, which may be off by the noise bound: c_A by 0.06" in report
@@ -490,7 +495,7 @@ def test_plans_start_as_uncertain_as_recorded_initial_states_unless_the_scenario
     for given, wanted in ((None, 0.06), (0.0, 0.0), (0.01, 0.01), ([0.01, 0.01], 0.01)):
         changes = {**WINDOWS, "plan": "plan.csv", **({} if given is None else {"initial_state_noise": given})}
         scenario, folder = load_scenario(str(measured_throughout / "scenario.toml"), changes)
-        (plan,) = run_study(scenario, folder, Work(0)).plans
+        (plan,) = run_study(scenario, folder, Work(0)).find(PlansOutcome).plans
         certificate = plan.certificates[OPTIMAL]
         np.testing.assert_allclose(certificate.question.initial_state_noise, [wanted] * 2, rtol=1e-12)
         widths.append((certificate.tube.upper - certificate.tube.lower).mean())
