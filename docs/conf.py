@@ -133,6 +133,7 @@ def plain_types(app: Any, what: str, name: str, obj: Any, options: Any, given: s
 
 
 def setup(app: Any) -> None:
+    """What Sphinx calls before it builds."""
     app.connect("source-read", prepare)
     app.connect("autodoc-process-docstring", plain_code)
     app.connect("autodoc-process-signature", plain_types)

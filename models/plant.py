@@ -33,14 +33,16 @@ class Plant(ABC):
 
     @abstractmethod
     def right_hand_side(self, x: Any, u: Any, xp: Any) -> list[Any]:
-        """`dx/dt`, one entry a state; `x[i]`, `u[j]` are numbers, arrays or CasADi symbols, `xp` numpy or casadi."""
+        """`dx/dt`, one entry per state; `x[i]`, `u[j]` are numbers, arrays or CasADi symbols, `xp` numpy or casadi."""
 
     @property
     def n_states(self) -> int:
+        """The number of states."""
         return len(self.state_names)
 
     @property
     def n_inputs(self) -> int:
+        """The number of inputs."""
         return len(self.input_names)
 
     def casadi_right_hand_side(self) -> Any:
