@@ -106,7 +106,7 @@ def run(work: Work, n_queries: int = 100) -> list[Entry]:
 def _compete(contest: Contest) -> Iterator[Entry]:
     problem, optimal = contest.problem, np.nan
     for name, method in METHODS.items():
-        timing = timed(problem, method.family, method.options(contest), problem.queries)
+        timing = timed(problem, method.family, method.options(contest), queries=problem.queries)
         band = timing.band
         width = float(band.width.mean())
         optimal = width if name == OPTIMAL else optimal

@@ -61,7 +61,7 @@ def proved_least_norm(kernel: Kernel, X: FloatArray, lower: FloatArray, upper: F
     for n_bits in _BITS:
         with bits(n_bits):
             try:
-                return _Problem(kernel, X, lower, upper).solve()
+                return _Problem(kernel, X, lower=lower, upper=upper).solve()
             except _MoreBitsNeededError:
                 continue
             except _TooMuchWorkError:
@@ -82,6 +82,8 @@ class _Problem:
         while norm <= LARGEST and (entry := self._most_violated(active)) is not None:
             active = self._with(active, *entry)
             norm2 = sum((e * w for e, w in zip(self._ends(active), active.weights, strict=True)), ball(0.0))
+            if not norm2 > 0:
+                raise _MoreBitsNeededError
             norm = max(float_down(norm2.sqrt()), 0.0)
         weights = np.array([middle(weight) for weight in active.weights])
         return ProvedNorm(norm, Witness.sparse(np.array(active.points, dtype=np.int64), weights))

@@ -94,7 +94,7 @@ class Points(Functional):
     def squared_norm(self, kernel: Kernel) -> float:
         if len(self.points) == 1:
             return kernel.variance * float(self.coefficients[0]) ** 2
-        return self.residual(kernel, self.points[:0], np.empty((0, 0)), np.empty(0))[0]
+        return self.residual(kernel, self.points[:0], fall=np.empty((0, 0)), weights=np.empty(0))[0]
 
     def residual(self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray) -> tuple[float, float]:
         # c'Kc = k0 (sum c)^2 - c'Dc with the fall D: where points are close together, so are the terms to zero
@@ -104,7 +104,7 @@ class Points(Functional):
         D[:p, p:] = kernel.fall(self.points, X)
         D[p:, :p] = D[:p, p:].T
         D[p:, p:] = fall
-        return _quadratic_form(kernel, D, np.concatenate([self.coefficients, -weights]), X.shape[1])
+        return _quadratic_form(kernel, D, np.concatenate([self.coefficients, -weights]), n_dims=X.shape[1])
 
     def precise_residual(self, kernel: Kernel, X: FloatArray, weights: FloatArray) -> tuple[float, float] | None:
         fall = kernel.precise_fall(np.concatenate([self.points, X]))
@@ -140,7 +140,7 @@ class Derivative(Functional):
     def residual(self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray) -> tuple[float, float]:
         norm2 = self.squared_norm(kernel)
         products = self.row(kernel, X) * weights
-        square, square_error = _quadratic_form(kernel, fall, weights, X.shape[1])
+        square, square_error = _quadratic_form(kernel, fall, weights, n_dims=X.shape[1])
         value = exact_sum([norm2, -2.0 * exact_sum(products.tolist()), square])
         error = (
             2.0 * self.row_error(kernel) * float(np.abs(weights).sum())

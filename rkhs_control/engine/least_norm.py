@@ -95,10 +95,10 @@ def least_norm(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastNorm:
             break
     if solution.is_found or gram.nugget > 0.0:
         return solution
-    solution, agreement = _in_double_doubles(gram, lower, upper, solution)
+    solution, agreement = _in_double_doubles(gram, lower, upper, solution=solution)
     if not gram.is_dense or agreement >= _GOOD_AGREEMENT:
         return replace(solution, is_found=gram.is_dense)
-    proved = proved_least_norm(gram.kernel, gram.X, lower, upper)
+    proved = proved_least_norm(gram.kernel, gram.X, lower=lower, upper=upper)
     if proved is None:
         return replace(solution, is_found=agreement >= _AGREEMENT)
     return replace(solution, precise=proved.witness, proved=proved.norm, is_found=proved.norm <= LARGEST)
@@ -109,7 +109,7 @@ def _in_double_doubles(
 ) -> tuple[LeastNorm, float]:
     """With precise weights, and the share of their norm that they prove; zero where double-doubles find none."""
     rows = np.arange(len(lower), dtype=np.int64) if gram.is_dense else solution.indices
-    found = precise_weights(gram.kernel, gram.X[rows], lower[rows], upper[rows])
+    found = precise_weights(gram.kernel, gram.X[rows], lower=lower[rows], upper=upper[rows])
     if found is None:
         return solution, 0.0
     precise = Witness(rows[found.rounded.indices], found.rounded.weights)
@@ -124,10 +124,10 @@ def least_norm_along(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastN
     """
     n = len(lower)
     if gram.is_dense:
-        return _on_rows(gram, lower, upper, np.arange(n, dtype=np.int64))
+        return _on_rows(gram, lower, upper, rows=np.arange(n, dtype=np.int64))
     rows = _spread_rows(n)
     while True:
-        solution = _on_rows(gram, lower, upper, rows)
+        solution = _on_rows(gram, lower, upper, rows=rows)
         values = gram.combine(solution.indices, solution.weights)
         excess = np.maximum(values - upper, lower - values)
         size = gram.kernel.variance * float(np.abs(solution.weights).sum())

@@ -97,7 +97,8 @@ class Witness:
         return (self.precise_norm_up if is_precise else self.residual_norm_up)(nothing, gram)
 
     def _residual(self, functional: Functional, gram: Gram) -> _Square:
-        return _Square(*functional.residual(gram.kernel, gram.X[self.indices], gram.fall(self.indices), self.weights))
+        X, fall = gram.X[self.indices], gram.fall(self.indices)
+        return _Square(*functional.residual(gram.kernel, X, fall=fall, weights=self.weights))
 
     def _refined(self, plain: _Square, functional: Functional, gram: Gram) -> _Square:
         """The square in double-double, or else as it is."""

@@ -115,7 +115,7 @@ class OptimalEnvelope(Envelope):
                 value, norm = self._evaluated(witness, side, functional)
                 if value < best.value:
                     best, best_norm = UpperBound(value, witness=witness), norm
-            best = replace(best, gap=min(self._gap(best, best_norm, e, functional) for e in attained))
+            best = replace(best, gap=min(self._gap(best, best_norm, e, functional=functional) for e in attained))
             if best.gap <= SMALL_GAP * max(abs(best.value), 1e-3 * largest):
                 break
             if end.status == path.RAY and best.gap <= 1e-6 * largest:
@@ -180,7 +180,7 @@ class OptimalEnvelope(Envelope):
             tau_end=self._largest_tau(query),
             tau_least=_LEAST_TAU * heaviest,
         )
-        return self._at_end(side, query, rows, end)
+        return self._at_end(side, query, rows=rows, end=end)
 
     def _move(self, side: Side, previous: _WorstCase, query: _Query) -> _WorstCase | None:
         """From the end of a neighbour's path to that of `query`: first to the query, then to the norm bound."""
@@ -206,7 +206,7 @@ class OptimalEnvelope(Envelope):
         )
         if end.status != path.NORM_REACHED:
             return None
-        return self._at_end(side, query, np.arange(len(query.row)), end)[0]
+        return self._at_end(side, query, rows=np.arange(len(query.row)), end=end)[0]
 
     def _at_end(self, side: Side, query: _Query, rows: IndexArray, end: path.PathEnd) -> tuple[_WorstCase, FloatArray]:
         """The function at the end of a path, and by how much it violates the intervals of all data."""

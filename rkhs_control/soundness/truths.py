@@ -74,7 +74,7 @@ def root(square: arb) -> arb:
 def _inner(kernel: Kernel, p: KernelSection, q: KernelSection) -> arb:
     """Of two sections: the kernel, or its derivatives by `p` and `q`; by `q` they are those by `p - q`, negated."""
     difference = [a - b for a, b in zip(p.point, q.point, strict=True)]
-    jet = _jet(kernel, difference, p.dimension, q.dimension)
+    jet = _jet(kernel, difference, i=p.dimension, j=q.dimension)
     if p.dimension is not None and q.dimension is not None:
         return -jet.mixed
     if q.dimension is not None:
@@ -91,11 +91,11 @@ class _Jet(NamedTuple):
     mixed: arb
 
 
-def _jet(kernel: Kernel, difference: Sequence[arb], i: int | None, j: int | None) -> _Jet:
+def _jet(kernel: Kernel, difference: Sequence[arb], *, i: int | None, j: int | None) -> _Jet:
     if isinstance(kernel, Scale):
-        return _Jet(*(arb(kernel.factor) * part for part in _jet(kernel.kernel, difference, i, j)))
+        return _Jet(*(arb(kernel.factor) * part for part in _jet(kernel.kernel, difference, i=i, j=j)))
     if isinstance(kernel, Sum | Product):
-        a, b = _jet(kernel.a, difference, i, j), _jet(kernel.b, difference, i, j)
+        a, b = (_jet(part, difference, i=i, j=j) for part in (kernel.a, kernel.b))
         if isinstance(kernel, Sum):
             return _Jet(*(x + y for x, y in zip(a, b, strict=True)))
         return _Jet(

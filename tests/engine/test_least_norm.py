@@ -174,3 +174,15 @@ def test_of_many_data_a_part_does_not_count_as_all():
     data = rc.Observations(x, np.clip(3.0 * x, -1.0, 1.0), 0.05)
     with pytest.raises((rc.SolverError, rc.FalsifiedNormBoundError)):
         rc.OptimalEnvelope(data, rc.SquaredExponential(1.0), 3e5)
+
+
+@pytest.mark.parametrize("n_bits", [8, 16, 32, 64])
+def test_too_few_bits_prove_no_norm_rather_than_a_wrong_one(n_bits, monkeypatch, rng):
+    """Of balls so wide that nothing is certain about their squared norm, none is taken for an answer."""
+    for _ in range(20):
+        data, kernel = tied(rng)
+        monkeypatch.setattr(ball_least_norm, "_BITS", (n_bits,))
+        few = ball_least_norm.proved_least_norm(kernel, data.X, lower=data.lower, upper=data.upper)
+        monkeypatch.setattr(ball_least_norm, "_BITS", (768,))
+        many = ball_least_norm.proved_least_norm(kernel, data.X, lower=data.lower, upper=data.upper)
+        assert few is None or few.norm <= many.norm * (1 + 1e-15)
