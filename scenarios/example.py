@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.files import Plans, save_plans, save_trajectories
+from ..data.files import save_plans, save_trajectories
+from ..data.plans import Plans
 from ..data.trajectories import Trajectories
 from ..errors import InputError
 from ..models.cstr import CSTR
