@@ -326,7 +326,7 @@ def main(arguments: list[str] | None = None) -> None:
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     usage_error: Any = typer.BadParameter.__base__
     try:
-        code = app(arguments, standalone_mode=False)
+        code = app(arguments, prog_name="rkhs-control", standalone_mode=False)
     except usage_error as error:
         text, code = error.format_message(), 1
         message = f"{text} (--help tells more)" if text else ""  # where the help itself was shown

@@ -26,6 +26,26 @@ def test_help_teaches_what_there_is(run):
         assert len(text.splitlines()) > 4
 
 
+def test_switches_are_shown_without_a_type_and_exit_codes_are_listed(run):
+    code, text = run("--help")
+    assert code == 0
+    assert "--version" in text
+    assert "<bool>" not in text
+    for said in ("130 interrupted", "0 accepted, 1 rejected, 4 unreadable"):
+        assert said in text
+
+
+def test_shells_complete_commands_and_scenarios(run, monkeypatch):
+    code, text = run("--show-completion", "bash")
+    assert code == 0, text
+    assert "COMPLETE" in text
+    monkeypatch.setenv("_RKHS_CONTROL_COMPLETE", "complete_bash")
+    for typed, offered in (("rkhs-control ver", ["verify"]), ("rkhs-control run quad", ["quadruple_tank"])):
+        monkeypatch.setenv("COMP_WORDS", typed)
+        monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+        assert run()[1].split() == offered
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
