@@ -32,7 +32,7 @@ _NOTHING = 1e-140
 # Rows that differ by no more than this share belong to neighbouring queries.
 _NEIGHBOUR = 0.1
 # With more data than are kept as a matrix: how many rows a path starts with, how many it may gain at a time
-_NEAREST, _ROWS_A_ROUND, _MAX_ROUNDS = 192, 64, 60
+_NEAREST, _ROWS_PER_ROUND, _MAX_ROUNDS = 192, 64, 60
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,7 +156,7 @@ class OptimalEnvelope(Envelope):
         for _ in range(_MAX_ROUNDS):
             end, violations = self._follow(side, start, query, rows=rows, order=start.active.order)
             violations[rows] = 0.0
-            worst = np.argsort(-violations)[:_ROWS_A_ROUND]
+            worst = np.argsort(-violations)[:_ROWS_PER_ROUND]
             worst = worst[violations[worst] > 1e-12 * self.radius]
             if len(worst) == 0:
                 break
