@@ -11,20 +11,37 @@ from ..data.arrays import FloatArray
 from ..data.observations import Observations
 from ..data.trajectories import Trajectories
 from ..kernels.base import Kernel
+from .priors import Prior, residual
+
+
+def measurement_bound(runs: Trajectories, n: int, i: int) -> float:
+    """How far a recorded state may be from what is predicted of it: noise of the sensor, and disturbances."""
+    noise, disturbance = float(runs.noise_bound[n - 1, i]), float(runs.disturbance_bound[n - 1, i])
+    return noise if disturbance == 0.0 else enlarged(noise + disturbance, 1)
 
 
 def step_observations(
-    runs: Trajectories, n: int, i: int, noise_bound: float | FloatArray | None = None
+    runs: Trajectories, n: int, i: int, bound: float | None = None, prior: Prior = None
 ) -> Observations:
-    """State `i` after `n` steps as a function of `runs.arguments(n)`; the noise bound of the runs by default."""
-    noise = runs.noise_bound[n - 1, i] if noise_bound is None else noise_bound
-    return Observations(runs.arguments(n), runs.states[:, n, i], noise)
+    """State `i` after `n` steps as a function of `runs.arguments(n)`, less the prior."""
+    Z, half = runs.arguments(n), measurement_bound(runs, n, i) if bound is None else bound
+    if prior is None:
+        return Observations(Z, runs.states[:, n, i], half)
+    return Observations(Z, *residual(prior, Z, runs.states[:, n, i], half))
 
 
-def widened_observations(runs: Trajectories, n: int, i: int, kernel: Kernel, norm: float) -> Observations:
-    """The same with each interval widened by what uncertain initial states can do to a function of this norm."""
-    widening = displacement(kernel, norm, runs.initial_state_noise, n * runs.n_inputs)
-    return step_observations(runs, n, i, enlarged(float(runs.noise_bound[n - 1, i] + widening), 1))
+def widened_observations(
+    runs: Trajectories, n: int, i: int, kernel: Kernel, norm: float, prior: Prior = None
+) -> Observations:
+    """The same with each interval widened by what uncertain histories can do to a residual of this norm."""
+    widening = uncertainty(kernel, norm, prior, runs.initial_state_noise, n * runs.n_inputs)
+    return step_observations(runs, n, i, enlarged(measurement_bound(runs, n, i) + widening, 1), prior)
+
+
+def uncertainty(kernel: Kernel, norm: float, prior: Prior, noise: FloatArray, n_known: int) -> float:
+    """How far a value of the plant may be from that at a history that is off by `noise`, rounded up."""
+    by_kernel = displacement(kernel, norm, noise, n_known)
+    return by_kernel if prior is None else enlarged(by_kernel + prior.change(noise), 1)
 
 
 def displacement(kernel: Kernel, norm: float, noise: FloatArray, n_known: int) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..data.arrays import LARGEST, FloatArray, as_points, as_vector, positive
+from ..data.arrays import LARGEST, FloatArray, IndexArray, as_points, as_vector, positive
 from ..data.observations import Observations
 from ..engine.functionals import Functional, Points
 from ..engine.gram import Gram
@@ -97,13 +97,15 @@ def cross_validate(
     folds: int = 5,
     kernel: Callable[[Lengthscale], Kernel] = SquaredExponential,
     rng: np.random.Generator | None = None,
+    gap: int | None = None,
 ) -> CrossValidation:
     """k-fold cross-validation of kernel ridge regression over lengthscales and regularisations.
 
     `kernel` makes a kernel from a lengthscale (a number, or one a dimension); `rng` shuffles the data into folds, and
-    without one every `folds`-th datum makes a fold.
+    without one every `folds`-th datum makes a fold. With a `gap` the folds are blocks of neighbours, and so many data
+    on either side of a block are left out while it is held out: windows of a recording share samples with those.
     """
-    ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng)
+    ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng, gap)
     errors = [errors_of(scale, ridge) for scale in lengthscales]
     best, chosen = _least(errors)
     return CrossValidation(lengthscales, ridge, np.array(errors), kernel(lengthscales[best]), float(ridge[chosen]))
@@ -118,15 +120,16 @@ def cross_validate_per_dimension(
     kernel: Callable[[Lengthscale], Kernel] = SquaredExponential,
     sweeps: int = 3,
     rng: np.random.Generator | None = None,
+    gap: int | None = None,
 ) -> CrossValidation:
-    """One lengthscale a dimension, by coordinate descent of the held-out error from the best of `cross_validate`.
+    """One lengthscale per dimension, by coordinate descent of the held-out error from the best of `cross_validate`.
 
     A sweep takes the dimensions in turn and multiplies or divides the lengthscale by a step as long as that lowers the
     error; then it chooses the regularisation again. The first sweep moves none more than once, lest it run off while
     the others are still wrong. The step is 4, and 2 from the third sweep on, or sooner if 4 changes nothing; `sweeps`
     is the largest number, and where 2 changes nothing the search ends. No lengthscale leaves its start by more than a
     factor of 64, which that of a dimension that does not matter may reach. The folds are those of `cross_validate`
-    with the same `rng`.
+    with the same `rng` and `gap`.
 
     In the result, `lengthscales` are tuples, the given ones followed by what each sweep arrived at (where it changed
     something), with a row of `errors` each. The least error is never above that of the start, but it was searched for:
@@ -134,7 +137,7 @@ def cross_validate_per_dimension(
     """
     if sweeps < 1:
         raise InputError(f"sweeps must be at least 1; got {sweeps}")
-    ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng)
+    ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng, gap)
     tried = [_one_a_dimension(scale, data.X.shape[1]) for scale in lengthscales]
     errors = [errors_of(scales, ridge) for scales in tried]
     best, chosen = _least(errors)
@@ -179,6 +182,7 @@ def _held_out(
     folds: int,
     kernel: Callable[[Lengthscale], Kernel],
     rng: np.random.Generator | None,
+    gap: int | None,
 ) -> tuple[FloatArray, Callable[[Lengthscale, FloatArray], FloatArray]]:
     """The regularisations, and the function of a lengthscale and of regularisations that cross-validation minimises.
 
@@ -189,12 +193,11 @@ def _held_out(
         raise InputError(f"folds must be between 2 and the number of inputs, {n}; got {folds}")
     if len(lengthscales) == 0 or len(regularisations) == 0:
         raise InputError("lengthscales and regularisations must each hold at least one candidate")
-    fold_of = np.arange(n) % folds if rng is None else rng.permutation(n) % folds
+    parts = _folds(n, folds, rng) if gap is None else _blocks(n, folds, gap)
 
     def errors_of(lengthscale: Lengthscale, ridge: FloatArray) -> FloatArray:
         K, squares = _kernel_matrix(kernel(lengthscale), data.X), np.zeros(len(ridge))
-        for fold in range(folds):
-            held, kept = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of != fold)
+        for held, kept in parts:
             inner, cross = K[np.ix_(kept, kept)], K[np.ix_(held, kept)]
             # An eigendecomposition would serve all regularisations, but costs as much as ten of the factors or more.
             for i, regularisation in enumerate(ridge):
@@ -207,6 +210,25 @@ def _held_out(
         return squares / n
 
     return np.array([positive(value, "regularisations") for value in regularisations]), errors_of
+
+
+Fold = tuple[IndexArray, IndexArray]
+"""What is held out, and what is kept to learn from."""
+
+
+def _folds(n: int, folds: int, rng: np.random.Generator | None) -> list[Fold]:
+    fold_of = np.arange(n) % folds if rng is None else rng.permutation(n) % folds
+    return [(np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of != fold)) for fold in range(folds)]
+
+
+def _blocks(n: int, folds: int, gap: int) -> list[Fold]:
+    """Neighbours make a fold; of what is near to either side of it nothing is kept, as long as something is left."""
+    parts = []
+    for held in np.array_split(np.arange(n), folds):
+        rows = np.arange(n)
+        kept = rows[(rows < held[0] - gap) | (rows > held[-1] + gap)]
+        parts.append((held, kept if len(kept) >= 2 else np.setdiff1d(rows, held)))
+    return parts
 
 
 def _least(errors: Sequence[FloatArray]) -> tuple[int, int]:

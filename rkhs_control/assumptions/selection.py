@@ -24,8 +24,9 @@ from ..errors import ContradictoryDataError, InputError, SolverError, UnsettledN
 from ..kernels.base import Kernel
 from ..kernels.families import KernelFamily, kernel_family
 from ..parallel import Progress, collect, in_parallel
-from .intervals import displacement, step_observations
+from .intervals import displacement, measurement_bound, step_observations
 from .norms import TINY, NormBound, least_norm_estimate, norm_growth
+from .priors import Prior, fitted_priors
 from .regression import cross_validate, cross_validate_per_dimension
 
 NormEstimate = Literal["least_norm", "interpolant"]
@@ -54,6 +55,7 @@ class Selection:
     regularisations: list[list[float]]
     growth: list[list[FloatArray]]
     """Least norms through `SHARES` of the data."""
+    priors: Sequence[Sequence[Prior]]
     state_names: tuple[str, ...]
 
     @property
@@ -97,6 +99,7 @@ def select_assumptions(
     kernel: str | KernelFamily = "squared_exponential",
     norm_estimate: NormEstimate = "least_norm",
     safety_factor: float = 3.0,
+    prior: Literal["affine"] | None = None,
     initial_state_noise: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
     n_jobs: int | None = None,
@@ -115,22 +118,29 @@ def select_assumptions(
         that of a bump as high as the noise bound, which could hide in the noise
     safety_factor : the norm bound is the estimate times this. Where noise limits what can be told, a generous factor
         widens the boxes little.
+    prior : `"affine"` subtracts an affine function of the arguments, fitted to the runs, before anything else: kernels
+        and norm bounds are then those of the rest
     initial_state_noise : how far recorded initial states may be from the true ones, instead of what `runs` say of that
     """
+    if prior not in (None, "affine"):
+        raise InputError(f"prior must be 'affine' or None; got {prior!r}")
     if norm_estimate not in ("least_norm", "interpolant"):
         raise InputError(f"norm_estimate must be 'least_norm' or 'interpolant'; got {norm_estimate!r}")
     family = kernel_family(kernel)
     runs = runs.with_initial_state_noise(initial_state_noise)
     noise = runs.initial_state_noise
+    nothing = ((None,) * runs.n_states,) * runs.horizon
+    priors: Sequence[Sequence[Prior]] = nothing if prior is None else fitted_priors(runs)
+    gap = runs.horizon + runs.shape.lead if runs.is_windowed else None
     pairs = [(n, i) for n in range(1, runs.horizon + 1) for i in range(runs.n_states)]
     generators = [None] * len(pairs) if rng is None else rng.spawn(len(pairs))
 
     def choose(n: int, i: int, generator: np.random.Generator | None) -> _Choice:
-        data = _for_models(runs, n, i, noise)
+        data, own = _for_models(runs, n, i, noise, priors[n - 1][i]), priors[n - 1][i]
         candidates = _candidates(lengthscales, data.X)
         if len(data) < 2:
             raise InputError("all runs have the same initial state and inputs: nothing can be learned from them")
-        settings: Any = {"folds": min(folds, len(data)), "kernel": family}
+        settings: Any = {"folds": min(folds, len(data)), "kernel": family, "gap": gap}
         again = copy.deepcopy(generator)  # for the same folds
         errors = cross_validate(data, candidates, regularisations, rng=generator, **settings).errors
         best = _shortest_good(candidates, errors)
@@ -139,7 +149,7 @@ def select_assumptions(
             refined = cross_validate_per_dimension(data, [candidates[best]], regularisations, rng=again, **settings)
             model, ridge = refined.kernel, refined.regularisation
         try:
-            estimate, intervals = _estimate(runs, n, i, model, noise)
+            estimate, intervals = _estimate(runs, n, i, model, noise, own)
         except SolverError as error:
             raise SolverError(f"step {n}, state {runs.state_names[i]}: {error}{runs.caveat}") from None
         growth = _growth(intervals, model, in_blocks=runs.is_windowed)
@@ -158,6 +168,7 @@ def select_assumptions(
         norm_bounds=[[choice.norm_bound for choice in row] for row in by_step],
         regularisations=[[choice.regularisation for choice in row] for row in by_step],
         growth=[[choice.growth for choice in row] for row in by_step],
+        priors=priors,
         state_names=runs.state_names,
     )
     if selection.doubt:
@@ -165,19 +176,22 @@ def select_assumptions(
     return selection
 
 
-def _estimate(runs: Trajectories, n: int, i: int, kernel: Kernel, noise: FloatArray) -> tuple[NormBound, Observations]:
+def _estimate(
+    runs: Trajectories, n: int, i: int, kernel: Kernel, noise: FloatArray, prior: Prior
+) -> tuple[NormBound, Observations]:
     """The least norm of a function through the intervals, and the intervals.
 
     Where inputs are uncertain, the norm itself widens the intervals: it is the least that needs no more than itself.
     """
-    bound, by_norm = float(runs.noise_bound[n - 1, i]), displacement(kernel, 1.0, noise, n * runs.n_inputs)
-    data = _for_models(runs, n, i, noise)
+    bound, by_norm = measurement_bound(runs, n, i), displacement(kernel, 1.0, noise, n * runs.n_inputs)
+    bound += 0.0 if prior is None else prior.change(noise)
+    data = _for_models(runs, n, i, noise, prior)
     if by_norm == 0.0:
         return least_norm_estimate(data, kernel), data
     gram = Gram(data.X, kernel)
 
     def widened(norm: float) -> Observations:
-        return step_observations(runs, n, i, bound + norm * by_norm)
+        return step_observations(runs, n, i, bound + norm * by_norm, prior)
 
     def is_refuted(norm: float) -> bool:
         try:
@@ -204,11 +218,12 @@ def _estimate(runs: Trajectories, n: int, i: int, kernel: Kernel, noise: FloatAr
     return NormBound(high, text, 1.0), widened(high)
 
 
-def _for_models(runs: Trajectories, n: int, i: int, noise: FloatArray) -> Observations:
+def _for_models(runs: Trajectories, n: int, i: int, noise: FloatArray, prior: Prior) -> Observations:
     """As `step_observations`, but outputs at equal inputs may differ by anything where inputs are uncertain."""
     if not noise.any():
-        return step_observations(runs, n, i)
-    return step_observations(runs, n, i, runs.noise_bound[n - 1, i] + np.ptp(runs.states[:, n, i]))
+        return step_observations(runs, n, i, prior=prior)
+    anything = measurement_bound(runs, n, i) + float(np.ptp(runs.states[:, n, i]))
+    return step_observations(runs, n, i, anything, prior)
 
 
 def _growth(data: Observations, kernel: Kernel, *, in_blocks: bool) -> FloatArray:

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from ..arithmetic.printing import NONE, margin_text, outside_text, rounded_down
 from ..arithmetic.rounding import further_out
 from ..data.arrays import FloatArray, as_floats, as_vector, require_finite
+from ..data.fields import noise_by_state
 from ..data.limits import GivenLimits, Intervals, Limits, PlacedLimits
 from ..data.sets import Box
-from ..data.trajectories import noise_by_state
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError, SolverError
 from ..prediction.predictor import MultiStepPredictor
 from ..prediction.tube import Tube

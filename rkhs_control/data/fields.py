@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .arrays import FloatArray, IndexArray, as_floats, listed, require_finite
+from .arrays import FloatArray, IndexArray, as_floats, as_vector, listed, require_finite
+from .windows import Shape
 
 
 def require_finite_runs(array: FloatArray, name: str) -> None:
@@ -23,18 +24,34 @@ def require_finite_runs(array: FloatArray, name: str) -> None:
     require_finite(array.reshape(len(array), -1), name)
 
 
-def noise_by_step(noise: npt.ArrayLike, n_steps: int, n_states: int) -> FloatArray:
-    """The noise bound of every step and state, from a number for all, one per state, or all of them."""
-    array = as_floats(noise, "noise_bound")
+def noise_by_step(given: npt.ArrayLike, name: str, states: FloatArray) -> FloatArray:
+    """The bound of every step and state, from a number for all, one per state, or all of them."""
+    array, (n_steps, n_states) = as_floats(given, name), (states.shape[1] - 1, states.shape[2])
     if array.shape not in ((), (n_states,), (n_steps, n_states)):
         raise InputError(
-            f"noise_bound must be a number, one per state ({n_states},), or one per step and state "
+            f"{name} must be a number, one per state ({n_states},), or one per step and state "
             f"({n_steps}, {n_states}); got {array.shape}"
         )
-    require_finite(array, "noise_bound")
+    require_finite(array, name)
     if (array < 0).any():
-        raise InputError(f"noise_bound must be zero or more; got {array.min()}")
+        raise InputError(f"{name} must be zero or more; got {array.min()}")
     return np.ascontiguousarray(np.broadcast_to(array, (n_steps, n_states)))
+
+
+def checked_histories(given: npt.ArrayLike | None, states: FloatArray, inputs: FloatArray, shape: Shape) -> FloatArray:
+    """One row per run, whose first entries are the states at its beginning; by default these alone."""
+    if given is None:
+        if shape.lead:
+            raise InputError("runs with lags need histories: from_recordings cuts them")
+        return np.ascontiguousarray(states[:, 0])
+    array = as_floats(given, "histories")
+    wanted = (len(states), shape.output_lags * states.shape[2] + shape.input_lags * inputs.shape[2])
+    if array.shape != wanted:
+        raise InputError(f"histories must have shape {wanted}, for {shape}; got {array.shape}")
+    require_finite(array, "histories")
+    if (array[:, : states.shape[2]] != states[:, 0]).any():
+        raise InputError("histories must begin with the states at the beginning of the runs")
+    return array
 
 
 def checked_origins(given: npt.ArrayLike | None, n_runs: int) -> IndexArray:
@@ -72,3 +89,26 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 def with_units(names: Sequence[str], units: Sequence[str]) -> str:
     """`c_A [mol/l], c_B [mol/l]`."""
     return listed(f"{name} [{unit}]" if unit else name for name, unit in zip(names, units, strict=True))
+
+
+def stacked(states: FloatArray, inputs: FloatArray) -> FloatArray:
+    """Initial states `(m, n_states)` and inputs `(m, n_steps, n_inputs)` as rows `(x_0, u_0, u_1, ...)`."""
+    return np.hstack([states, inputs.reshape(len(inputs), -1)])
+
+
+def noise_by_state(noise: npt.ArrayLike, n_entries: int) -> FloatArray:
+    """How far initial states may be off, from a number for all or one per entry."""
+    array = as_floats(noise, "initial_state_noise")
+    array = as_vector(np.full(n_entries, array) if array.ndim == 0 else array, "initial_state_noise", n_entries)
+    if (array < 0).any():
+        raise InputError(f"initial_state_noise must be zero or more; got {array.min()}")
+    array.setflags(write=False)  # runs, predictors and certificates share it
+    return array
+
+
+def noise_of_history(given: npt.ArrayLike, n_states: int, output_lags: int, n_history: int) -> FloatArray:
+    """Of every entry of a history: bounds of outputs count at all their lags, recorded inputs are known."""
+    if n_history == n_states or np.size(given) == n_history != 1:
+        return noise_by_state(given, n_history)
+    outputs = np.tile(noise_by_state(given, n_states), output_lags)
+    return noise_by_state(np.concatenate([outputs, np.zeros(n_history - len(outputs))]), n_history)

@@ -11,9 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .arrays import FloatArray, IndexArray, as_floats, as_rows, as_vector, listed, positive
-from .fields import checked_names, checked_origins, noise_by_step, require_finite_runs, with_units
+from .arrays import FloatArray, IndexArray, as_floats, as_rows, listed, positive
+from .fields import (
+    checked_histories,
+    checked_names,
+    checked_origins,
+    noise_by_step,
+    noise_of_history,
+    require_finite_runs,
+    stacked,
+    with_units,
+)
 from .splits import held_out, held_out_windows
+from .windows import PRESENT, Recording, Shape, cut_windows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,12 +36,20 @@ class Trajectories:
     `noise_bound` bounds the error of the recorded states at the steps 1 to N: a number, one per state, or one per step
     and state, `(N, n_states)`, which is how bounded process disturbances enter. It is kept in the last form.
 
-    `initial_state_noise` bounds the error at step 0: a number or one per state, kept as `(n_states,)`. By default it is
-    zero for whole runs, whose initial states are known. Runs that are windows of longer recordings begin with measured
-    states; for these it is the noise bound (the largest of all steps).
+    `disturbance_bound`, in any of these forms, bounds what unknown disturbances of the plant can do to a state at these
+    steps. It widens what is concluded from the runs and, because the plant will be disturbed again, boxes of plans.
 
-    `origins` `(M, 2)` tell which recording each run is from and at which instant of it the run begins; by default each
-    is a recording of its own.
+    `histories` `(M, n_history)` are what the future depends on besides the inputs to come: the initial states by
+    default. Where only some outputs of a plant were recorded, they are the last `shape.output_lags` outputs, the latest
+    first, and the `shape.input_lags` inputs before.
+
+    `initial_state_noise` bounds the error of the histories: a number for all outputs in it, one per state, or one per
+    entry, kept as `(n_history,)`. By default it is zero for whole runs, whose initial states are known. Runs that are
+    windows of longer recordings begin with measured outputs; for these it is the noise bound (the largest of all
+    steps), and zero for recorded inputs.
+
+    `origins` `(M, 2)` tell which recording each run is from and at which step of it the run begins; by default each is
+    a recording of its own.
     """
 
     states: FloatArray
@@ -45,6 +63,9 @@ class Trajectories:
     """In seconds."""
     initial_state_noise: FloatArray = None  # type: ignore[assignment]  # until it is built, like the next
     origins: IndexArray = None  # type: ignore[assignment]
+    histories: FloatArray = None  # type: ignore[assignment]
+    shape: Shape = PRESENT
+    disturbance_bound: FloatArray = 0.0  # type: ignore[assignment]
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
@@ -60,6 +81,9 @@ class Trajectories:
             sampling_time: float = 1.0,
             initial_state_noise: npt.ArrayLike | None = None,
             origins: npt.ArrayLike | None = None,
+            histories: npt.ArrayLike | None = None,
+            shape: Shape = PRESENT,
+            disturbance_bound: npt.ArrayLike = 0.0,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -71,10 +95,14 @@ class Trajectories:
             raise InputError(f"inputs must have shape {wanted} to go with the states; got {inputs.shape}")
         require_finite_runs(states, "states")
         require_finite_runs(inputs, "inputs")
+        shape = Shape.of(self.shape)
         values = {
+            "shape": shape,
             "states": states,
             "inputs": inputs,
-            "noise_bound": noise_by_step(self.noise_bound, states.shape[1] - 1, states.shape[2]),
+            "noise_bound": noise_by_step(self.noise_bound, "noise_bound", states),
+            "disturbance_bound": noise_by_step(self.disturbance_bound, "disturbance_bound", states),
+            "histories": checked_histories(self.histories, states, inputs, shape),
             "state_names": checked_names(self.state_names, "state_names", "x", states.shape[2]),
             "input_names": checked_names(self.input_names, "input_names", "u", inputs.shape[2]),
             "state_units": checked_names(self.state_units, "state_units", "", states.shape[2]),
@@ -87,41 +115,43 @@ class Trajectories:
         noise: npt.ArrayLike = self.initial_state_noise
         if noise is None:
             noise = self.noise_bound.max(axis=0) if self.is_windowed else 0.0
-        object.__setattr__(self, "initial_state_noise", noise_by_state(noise, self.n_states))
+        object.__setattr__(self, "initial_state_noise", self.history_noise(noise))
 
     @classmethod
     def from_recordings(
         cls,
-        recordings: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
+        recordings: Sequence[Recording],
         horizon: int,
         *,
         stride: int = 1,
+        output_lags: int = 1,
+        input_lags: int = 0,
+        every: int = 1,
         initial_state_noise: npt.ArrayLike | None = None,
-        **fields: object,
+        **fields: Any,
     ) -> Trajectories:
-        """Windows of `horizon` steps, every `stride` steps, from long runs `(states, inputs)` of any lengths.
+        """Windows of `horizon` steps, every `stride` steps, from long runs `(outputs, inputs)` of any lengths.
 
-        They begin with measured states, which are uncertain by the noise bound unless `initial_state_noise` says
+        They begin with measured outputs, which are uncertain by the noise bound unless `initial_state_noise` says
         otherwise (0.0 if they are exact).
+
+        Parameters
+        ----------
+        recordings : sequence of (outputs, inputs)
+            Outputs `(n + 1, n_outputs)` at the sampling instants, inputs `(n, n_inputs)` held between them.
+        horizon, stride : int
+            In steps.
+        output_lags, input_lags : int
+            The history of a window: so many outputs, the present one among them, and so many inputs before.
+        every : int
+            Samples per step; inputs are averaged over a step. A sampling time that is given is that of the samples.
+        fields : further ones of `Trajectories`, such as `noise_bound`
         """
-        if horizon < 1 or stride < 1:
-            raise InputError(f"horizon and stride must be at least 1; got {horizon} and {stride}")
-        states, inputs, origins = [], [], []
-        for number, (run_states, run_inputs) in enumerate(recordings):
-            x, u = as_floats(run_states, f"states of run {number}"), as_floats(run_inputs, f"inputs of run {number}")
-            if x.ndim != 2 or u.ndim != 2 or len(x) != len(u) + 1:
-                raise InputError(
-                    f"run {number} must have states (n + 1, n_states) and inputs (n, n_inputs); "
-                    f"got {x.shape} and {u.shape}"
-                )
-            for first in range(0, len(u) - horizon + 1, stride):
-                states.append(x[first : first + horizon + 1])
-                inputs.append(u[first : first + horizon])
-                origins.append((number, first))
-        if not states:
-            longest = max((len(np.asarray(u)) for _, u in recordings), default=0)
-            raise InputError(f"no run has {horizon} steps; the longest has {longest}: choose a shorter horizon")
-        runs = cls(np.array(states), np.array(inputs), origins=np.array(origins), **fields)  # type: ignore[arg-type]
+        shape = Shape.of((output_lags, input_lags, every))
+        cut = cut_windows(recordings, horizon, stride, shape)
+        if "sampling_time" in fields:
+            fields = {**fields, "sampling_time": every * positive(fields["sampling_time"], "sampling_time")}
+        runs = cls(cut.outputs, cut.inputs, origins=cut.origins, histories=cut.histories, shape=shape, **fields)
         noise = runs.noise_bound.max(axis=0) if initial_state_noise is None else initial_state_noise
         return runs.with_initial_state_noise(noise)
 
@@ -137,10 +167,7 @@ class Trajectories:
         time: str | None = None,
         horizon: int | None = None,
         stride: int = 1,
-        sampling_time: float | None = None,
-        initial_state_noise: npt.ArrayLike | None = None,
-        state_units: Sequence[str] = (),
-        input_units: Sequence[str] = (),
+        **fields: Any,
     ) -> Trajectories:
         """Runs in a pandas frame with one row per instant, read by the rules for CSV files (`load_trajectories`).
 
@@ -160,24 +187,14 @@ class Trajectories:
             The column of times in seconds, evenly spaced; by default `time`, or else `step`, which counts from 0.
         horizon, stride : int, optional
             Cut the runs into windows of so many steps, one every `stride` steps, that begin with measured states.
-        sampling_time : float, optional
-            In seconds; by default what the times say.
-        initial_state_noise : float or one per state, optional
-            By default zero for whole runs and the noise bound for windows.
-        state_units, input_units : sequence of str, optional
+        fields : further ones of `Trajectories` and `from_recordings`
+            By default the sampling time is what the times say, and initial states are known at the beginning of whole
+            runs and uncertain by the noise bound at that of windows.
         """
         from .frames import read_frame
 
-        fields = {
-            "state_names": state_names,
-            "input_names": input_names,
-            "noise_bound": noise_bound,
-            "sampling_time": sampling_time,
-            "initial_state_noise": initial_state_noise,
-            "state_units": state_units,
-            "input_units": input_units,
-        }
-        return read_frame(frame, trajectory=trajectory, time=time, horizon=horizon, stride=stride, fields=fields)
+        named = {"state_names": state_names, "input_names": input_names, "noise_bound": noise_bound, **fields}
+        return read_frame(frame, trajectory=trajectory, time=time, horizon=horizon, stride=stride, fields=named)
 
     def to_frame(self) -> DataFrame:
         """A pandas frame with one row per instant: `trajectory`, `step`, `time` in seconds, the states and the inputs.
@@ -220,6 +237,25 @@ class Trajectories:
         return int(self.inputs.shape[2])
 
     @property
+    def n_history(self) -> int:
+        """The number of entries of a history: that of states, where these are known."""
+        return int(self.histories.shape[1])
+
+    @property
+    def history_names(self) -> tuple[str, ...]:
+        """`T, T[-1], Q[-1]`: the present states, those before, and inputs before."""
+        return self.shape.history_names(self.state_names, self.input_names)
+
+    @property
+    def has_states(self) -> bool:
+        """Whether the future depends on the present states alone, and on the inputs to come."""
+        return self.n_history == self.n_states
+
+    def history_noise(self, given: npt.ArrayLike) -> FloatArray:
+        """How far each entry of a history may be off, from a number for all outputs, one per state, or all of them."""
+        return noise_of_history(given, self.n_states, self.shape.output_lags, self.n_history)
+
+    @property
     def is_windowed(self) -> bool:
         """Whether some runs share a recording, or begin after its first instant."""
         recordings, firsts = self.origins.T
@@ -241,9 +277,9 @@ class Trajectories:
         start = "the windows begin with measured states, which" if self.is_windowed else "recorded initial states"
         if not self.initial_state_noise.any():
             return f"{start} are taken as exact" if self.is_windowed else ""
-        is_default = np.array_equal(self.initial_state_noise, self.noise_bound.max(axis=0))
+        is_default = np.array_equal(self.initial_state_noise, self.history_noise(self.noise_bound.max(axis=0)))
         by_what = " by the noise bound" if is_default else ""
-        return f"{start} may be off{by_what}: {self.by_state(self.initial_state_noise)}"
+        return f"{start} may be off{by_what}: {self.by_state(self.initial_state_noise[: self.n_states])}"
 
     def by_state(self, values: FloatArray) -> str:
         """`c_A by 0.1, c_B by 0.2`, for messages."""
@@ -260,27 +296,33 @@ class Trajectories:
         )
 
     def arguments(self, n: int) -> FloatArray:
-        """`z = (x_0, u_0, ..., u_{n-1})`, one row per run: what the state after `n` steps is a function of."""
-        return stacked(self.states[:, 0], self.inputs[:, :n])
+        """`z = (history, u_0, ..., u_{n-1})`, one row per run: what the state after `n` steps is a function of."""
+        return stacked(self.histories, self.inputs[:, :n])
 
     @property
     def sha256(self) -> str:
-        """Of the bytes of all states, then all inputs, as little-endian doubles."""
-        content = [array.astype("<f8").tobytes() for array in (self.states, self.inputs)]
+        """Of the bytes of all states, then all inputs, then histories that are more, as little-endian doubles."""
+        arrays = (self.states, self.inputs) if self.has_states else (self.states, self.inputs, self.histories)
+        content = [array.astype("<f8").tobytes() for array in arrays]
         return hashlib.sha256(b"".join(content)).hexdigest()
 
     def with_initial_state_noise(self, given: npt.ArrayLike | None) -> Trajectories:
         """The same runs, their initial states as uncertain as given; as they are if nothing is."""
         if given is None:
             return self
-        return replace(self, initial_state_noise=noise_by_state(given, self.n_states))
+        return replace(self, initial_state_noise=self.history_noise(given))
 
     def shortened(self, horizon: int) -> Trajectories:
         """The first steps of every run."""
         if not 1 <= horizon <= self.horizon:
             raise InputError(f"horizon must be 1 to {self.horizon}; got {horizon}")
-        states, inputs, noise = self.states[:, : horizon + 1], self.inputs[:, :horizon], self.noise_bound[:horizon]
-        return replace(self, states=states, inputs=inputs, noise_bound=noise)
+        return replace(
+            self,
+            states=self.states[:, : horizon + 1],
+            inputs=self.inputs[:, :horizon],
+            noise_bound=self.noise_bound[:horizon],
+            disturbance_bound=self.disturbance_bound[:horizon],
+        )
 
     def joined(self, other: Trajectories) -> Trajectories:
         """These runs and other ones of the same plant, with the same noise bounds up to rounding.
@@ -288,18 +330,21 @@ class Trajectories:
         Initial states are then taken to be as uncertain as those of either; the recordings of the others are numbered
         on from these.
         """
-        same = ("state_names", "input_names", "sampling_time")
+        same = ("state_names", "input_names", "sampling_time", "shape")
         if any(getattr(self, name) != getattr(other, name) for name in same) or self.horizon != other.horizon:
             raise InputError("only runs of the same plant and length can be joined")
         largest = max(np.abs(self.states).max(), np.abs(other.states).max())
-        if not np.allclose(self.noise_bound, other.noise_bound, rtol=1e-12, atol=1e-15 * largest):
-            raise InputError("only runs with the same noise bounds can be joined")
+        for bound in ("noise_bound", "disturbance_bound"):
+            if not np.allclose(getattr(self, bound), getattr(other, bound), rtol=1e-12, atol=1e-15 * largest):
+                raise InputError(f"only runs with the same {bound.replace('_', ' ')}s can be joined")
         next_one = np.array([self.origins[:, 0].max() + 1, 0])
         return replace(
             self,
             states=np.concatenate([self.states, other.states]),
             inputs=np.concatenate([self.inputs, other.inputs]),
+            histories=np.concatenate([self.histories, other.histories]),
             noise_bound=np.maximum(self.noise_bound, other.noise_bound),
+            disturbance_bound=np.maximum(self.disturbance_bound, other.disturbance_bound),
             initial_state_noise=np.maximum(self.initial_state_noise, other.initial_state_noise),
             origins=np.concatenate([self.origins, other.origins + next_one]),
         )
@@ -312,8 +357,12 @@ class Trajectories:
         They begin with measured states, which are uncertain by the noise bound (or by what initial states of the runs
         already are, if that is more) unless `initial_state_noise` says otherwise.
         """
-        if (self.noise_bound != self.noise_bound[0]).any():
-            raise InputError("runs whose noise bound differs from step to step cannot be cut into windows")
+        for bound in ("noise_bound", "disturbance_bound"):
+            if (getattr(self, bound) != getattr(self, bound)[0]).any():
+                name = bound.replace("_", " ")
+                raise InputError(f"runs whose {name} differs from step to step cannot be cut into windows")
+        if not self.has_states:
+            raise InputError("windows with histories are cut from recordings, not from other windows")
         recordings = list(zip(self.states, self.inputs, strict=True))
         cut = Trajectories.from_recordings(recordings, horizon, stride=stride, noise_bound=self.noise_bound[0])
         run, first = cut.origins.T
@@ -321,7 +370,9 @@ class Trajectories:
             self,
             states=cut.states,
             inputs=cut.inputs,
+            histories=cut.histories,
             noise_bound=np.broadcast_to(self.noise_bound[0], (horizon, self.n_states)),
+            disturbance_bound=np.broadcast_to(self.disturbance_bound[0], (horizon, self.n_states)),
             initial_state_noise=np.maximum(self.initial_state_noise, self.noise_bound[0]),
             origins=self.origins[run] + np.column_stack([np.zeros_like(first), first]),
         )
@@ -330,7 +381,8 @@ class Trajectories:
     def subset(self, runs: npt.ArrayLike) -> Trajectories:
         """Some of the runs, by index or mask."""
         chosen = as_rows(runs, len(self), "runs")
-        return replace(self, states=self.states[chosen], inputs=self.inputs[chosen], origins=self.origins[chosen])
+        names = ("states", "inputs", "origins", "histories")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
     def split(self, share: float, rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
         """Two parts at random that share no sample, as `held_out` makes them; the first holds `share` of the runs."""
@@ -349,24 +401,9 @@ class Trajectories:
                 f"share must leave at least one of the {len(self)} {self.kind} on either side; got {share}"
             )
         parts: tuple[npt.NDArray[Any], npt.NDArray[Any]] = (
-            held_out_windows(n_held, self.origins, self.horizon, rng)
+            held_out_windows(n_held, self.origins, self.horizon + self.shape.lead, rng)
             if self.is_windowed
             else held_out(n_held, len(self), rng)
         )
         kept, held = parts
         return self.subset(kept), self.subset(held)
-
-
-def stacked(states: FloatArray, inputs: FloatArray) -> FloatArray:
-    """Initial states `(m, n_states)` and inputs `(m, n_steps, n_inputs)` as rows `(x_0, u_0, u_1, ...)`."""
-    return np.hstack([states, inputs.reshape(len(inputs), -1)])
-
-
-def noise_by_state(noise: npt.ArrayLike, n_states: int) -> FloatArray:
-    """How far initial states may be off, from a number for all or one per state."""
-    array = as_floats(noise, "initial_state_noise")
-    array = as_vector(np.full(n_states, array) if array.ndim == 0 else array, "initial_state_noise", n_states)
-    if (array < 0).any():
-        raise InputError(f"initial_state_noise must be zero or more; got {array.min()}")
-    array.setflags(write=False)  # runs, predictors and certificates share it
-    return array

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from ..certificates.certificate import Certificate, Verdict, certify_plans
 from ..data.arrays import FloatArray, as_floats, require_finite
+from ..data.fields import stacked
 from ..data.sets import Box
-from ..data.trajectories import stacked
 from ..errors import InputError
 from .gains import Target
 

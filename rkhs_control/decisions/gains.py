@@ -16,8 +16,9 @@ import numpy as np
 from ..assumptions.regression import KernelModel
 from ..certificates.certificate import Certificate, Verdict
 from ..data.arrays import FloatArray
+from ..data.fields import stacked
 from ..data.observations import Observations
-from ..data.trajectories import Trajectories, stacked
+from ..data.trajectories import Trajectories
 from ..engine.functionals import Points
 from ..engine.gram import Spectrum
 from ..engine.least_norm import least_norm

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arithmetic.rounding import enlarged, further_out, outwards
-from ..assumptions.intervals import displacement, widened_observations
+from ..arithmetic.rounding import down, enlarged, further_out, outwards, up
+from ..assumptions.intervals import uncertainty, widened_observations
 from ..assumptions.norms import NormBound, estimated_text
+from ..assumptions.priors import AffinePrior, Prior
 from ..assumptions.selection import select_assumptions
 from ..data.arrays import FloatArray, as_floats, require_finite
+from ..data.fields import stacked
 from ..data.observations import Observations
-from ..data.trajectories import Trajectories, noise_by_state, stacked
+from ..data.trajectories import Trajectories
 from ..engine.functionals import Points
 from ..engine.witness import Witness
 from ..envelopes.base import Band, Envelope
@@ -34,6 +36,9 @@ KernelTable = tuple[tuple[Kernel, ...], ...]
 NormTable = tuple[tuple[NormBound, ...], ...]
 GivenKernels = Kernel | Sequence[Kernel | Sequence[Kernel]]
 """One for all, one per step, or one per step and state."""
+PriorTable = tuple[tuple[Prior, ...], ...]
+GivenPriors = Prior | Sequence[Prior | Sequence[Prior]]
+"""One for all, one per step, or one per step and state; None is none."""
 GivenNorms = float | NormBound | Sequence[float | NormBound | Sequence[float | NormBound]]
 """Likewise."""
 
@@ -47,6 +52,7 @@ class MultiStepPredictor:
     runs : Trajectories
     kernels : Kernel, or a list of one per step, each a Kernel or a list of one per state
     norm_bounds : float or NormBound, or lists like `kernels`; kept by step and state, like the kernels
+    priors : AffinePrior, or lists like `kernels`; kernels and norm bounds are then those of what it leaves
     method : the class of envelope, `OptimalEnvelope` by default; `options` are further arguments of it
     initial_state_noise : float or (n_states,)
         How far the recorded initial states may be from the true ones, instead of what `runs` say of that. It is always
@@ -60,6 +66,7 @@ class MultiStepPredictor:
     method: type[Envelope]
     options: dict[str, Any]
     initial_state_noise: FloatArray
+    priors: PriorTable
     envelopes: tuple[tuple[Envelope, ...], ...] = field(init=False)
     """By step and state; for others there is `envelope`."""
 
@@ -71,9 +78,12 @@ class MultiStepPredictor:
         method: type[Envelope] = OptimalEnvelope,
         options: dict[str, Any] | None = None,
         initial_state_noise: npt.ArrayLike | None = None,
+        priors: GivenPriors = None,
     ) -> None:
         runs = runs.with_initial_state_noise(initial_state_noise)
         bounds = by_step_and_state(norm_bounds, (float, int, NormBound), "norm_bounds", runs)
+        table = by_step_and_state(priors, (AffinePrior, type(None)), "priors", runs)
+        _require_slopes(table, runs)
         values = {
             "runs": runs,
             "kernels": by_step_and_state(kernels, Kernel, "kernels", runs),
@@ -81,6 +91,7 @@ class MultiStepPredictor:
             "method": method,
             "options": dict(options or {}),
             "initial_state_noise": runs.initial_state_noise,
+            "priors": table,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -117,7 +128,7 @@ class MultiStepPredictor:
         runs = runs.with_initial_state_noise(initial_state_noise)
         source = runs if selection is None else selection
         chosen = select_assumptions(source, lengthscales, initial_state_noise=initial_state_noise, **settings)
-        return cls(runs, chosen.kernels, chosen.norm_bounds, method, options)
+        return cls(runs, chosen.kernels, chosen.norm_bounds, method, options, priors=chosen.priors)
 
     @property
     def horizon(self) -> int:
@@ -131,12 +142,12 @@ class MultiStepPredictor:
     def scaled(self, *, norm: float = 1.0, noise: float = 1.0) -> MultiStepPredictor:
         """The same predictor with every norm bound, or every noise bound, multiplied by a factor.
 
-        The bounds on the error of recorded initial states are noise bounds, too.
+        The bounds on disturbances and on the error of recorded initial states are noise bounds, too.
         """
         runs = self.runs
         if noise != 1.0:
-            bounds_on_noise = {name: noise * getattr(runs, name) for name in ("noise_bound", "initial_state_noise")}
-            runs = replace(runs, **bounds_on_noise)
+            names = ("noise_bound", "disturbance_bound", "initial_state_noise")
+            runs = replace(runs, **{name: noise * getattr(runs, name) for name in names})
         bounds = tuple(tuple(bound.times(norm) for bound in row) for row in self.norm_bounds)
         other = copy(self)
         for name, value in (
@@ -164,6 +175,7 @@ class MultiStepPredictor:
             kernels=self.kernels[: runs.horizon],
             norm_bounds=self.norm_bounds[: runs.horizon],
             initial_state_noise=runs.initial_state_noise,
+            priors=self.priors[: runs.horizon],
         )
 
     def with_method(self, method: type[Envelope], **options: Any) -> MultiStepPredictor:
@@ -178,16 +190,18 @@ class MultiStepPredictor:
         initial_state_noise: npt.ArrayLike | None = None,
         n_jobs: int | None = None,
     ) -> Tube:
-        """The tube of a plan: initial state `(n_states,)` and inputs `(n_steps, n_inputs)`, up to the horizon.
+        """The tube of a plan: history `(n_history,)` and inputs `(n_steps, n_inputs)`, up to the horizon.
 
-        Thousands of plans at once have a leading axis, `(n_plans, n_states)` and `(n_plans, n_steps, n_inputs)`;
-        `n_jobs` spreads steps and states over processes. `initial_state_noise` says how far the true initial state may
-        be from `x0`; by default as far as those of the runs, which begin with measured states if they are windows.
+        The history is the initial state, or what the runs have for it (`runs.history_names`). Thousands of plans at
+        once have a leading axis, `(n_plans, n_history)` and `(n_plans, n_steps, n_inputs)`; `n_jobs` spreads steps and
+        states over processes. `initial_state_noise` says how far the true history may be from `x0`; by default as far
+        as those of the runs, which begin with measured states if they are windows.
         """
         start, plan = self._checked(x0, inputs)
         noise = self.start_noise(initial_state_noise)
         n_steps = plan.shape[1]
-        tasks = [(e, stacked(start, plan[:, : n + 1])) for n in range(n_steps) for e in self.envelopes[n]]
+        queries = [stacked(start, plan[:, : n + 1]) for n in range(n_steps)]
+        tasks = [(e, queries[n]) for n in range(n_steps) for e in self.envelopes[n]]
         bands = list(in_parallel(_bounds, tasks, n_jobs))
 
         def by_plan(values: Any) -> FloatArray:
@@ -195,7 +209,10 @@ class MultiStepPredictor:
 
         lower, upper, gap = (by_plan([getattr(band, name) for band in bands]) for name in ("lower", "upper", "gap"))
         shift = self.displacements(noise, n_steps)
-        lower, upper = further_out(lower, -shift), further_out(upper, shift)
+        reach = shift + self.runs.disturbance_bound[:n_steps]
+        middle, error = (by_plan(part) for part in self._prior_values(queries))
+        reach = np.where(reach + error == 0.0, 0.0, enlarged(reach + error, 2))
+        lower, upper = further_out(_plus(lower, middle, -1.0), -reach), further_out(_plus(upper, middle, 1.0), reach)
         widening = self.displacements(self.initial_state_noise, n_steps)
         cost = 2.0 * shift
         if widening.any():
@@ -209,7 +226,7 @@ class MultiStepPredictor:
 
     def start_noise(self, given: npt.ArrayLike | None) -> FloatArray:
         """How far the true initial state of a plan may be from the one in it: as given, or as far as recorded ones."""
-        return self.initial_state_noise if given is None else noise_by_state(given, self.runs.n_states)
+        return self.initial_state_noise if given is None else self.runs.history_noise(given)
 
     def contradictions(self, held_out: Trajectories, n_jobs: int | None = None) -> npt.NDArray[np.bool_]:
         """Where recordings that were held out refute the assumptions; shape `(n_runs, n_steps, n_states)`.
@@ -219,7 +236,7 @@ class MultiStepPredictor:
         states are taken to be as uncertain as those of the held-out runs or of the predictor's, whichever is more.
         """
         start = np.maximum(held_out.initial_state_noise, self.initial_state_noise)
-        tube = self.boxes(held_out.states[:, 0], held_out.inputs, initial_state_noise=start, n_jobs=n_jobs)
+        tube = self.boxes(held_out.histories, held_out.inputs, initial_state_noise=start, n_jobs=n_jobs)
         recorded, noise = held_out.states[:, 1:], enlarged(held_out.noise_bound, 2)
         low, high = outwards(recorded - noise, recorded + noise)
         disjoint: npt.NDArray[np.bool_] = (low > tube.upper) | (high < tube.lower)
@@ -238,13 +255,17 @@ class MultiStepPredictor:
         """
         envelope, sign = self.envelope(n, i), 1.0 if side else -1.0
         bounds = envelope.upper_bounds(envelope.sides[side], [Points.value(z) for z in Z])
-        shift = self._displacement(n, i, self.start_noise(initial_state_noise))
-        ends = sign * np.array([bound.value for bound in bounds])
-        return further_out(ends, np.array(sign * shift)), [bound.witness for bound in bounds]
+        reach = self._displacement(n, i, self.start_noise(initial_state_noise)) + self.runs.disturbance_bound[n - 1, i]
+        ends, prior = sign * np.array([bound.value for bound in bounds]), self.priors[n - 1][i]
+        if prior is not None:
+            ends, reach = _plus(ends, prior(Z), sign), reach + prior.error(Z)
+        reach = np.where(reach == 0.0, 0.0, enlarged(np.asarray(reach), 2))
+        return further_out(ends, sign * reach), [bound.witness for bound in bounds]
 
     def slopes(self, n: int, i: int, side: int, z: FloatArray, witness: Witness | None) -> FloatArray:
         """How fast such an end moves with `z`, given what proves it there; zero where there is a kink."""
-        return np.nan_to_num(self.envelope(n, i).end_gradient(z, side, witness))
+        rest, prior = np.nan_to_num(self.envelope(n, i).end_gradient(z, side, witness)), self.priors[n - 1][i]
+        return rest if prior is None else rest + np.array(prior.slopes)
 
     def _envelope(self, n: int, i: int) -> Envelope:
         try:
@@ -255,7 +276,8 @@ class MultiStepPredictor:
 
     def _data(self, n: int, i: int) -> Observations:
         """The intervals of state `i` after `n` steps, widened by what unknown initial states can do."""
-        return widened_observations(self.runs, n, i, self.kernels[n - 1][i], self.norm_bounds[n - 1][i].value)
+        kernel, norm = self.kernels[n - 1][i], self.norm_bounds[n - 1][i].value
+        return widened_observations(self.runs, n, i, kernel, norm, self.priors[n - 1][i])
 
     def displacements(self, noise: FloatArray, n_steps: int) -> FloatArray:
         """By step and state: how far a value can be off when the initial state is off by `noise`."""
@@ -263,16 +285,29 @@ class MultiStepPredictor:
         return np.array([[self._displacement(n, i, noise) for i in states] for n in range(1, n_steps + 1)])
 
     def _displacement(self, n: int, i: int, noise: FloatArray) -> float:
-        bound = self.norm_bounds[n - 1][i].value
-        return displacement(self.kernels[n - 1][i], bound, noise, n * self.runs.n_inputs)
+        kernel, norm = self.kernels[n - 1][i], self.norm_bounds[n - 1][i].value
+        return uncertainty(kernel, norm, self.priors[n - 1][i], noise, n * self.runs.n_inputs)
+
+    def _prior_values(self, queries: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """Of the priors at the queries of every step, and what rounding may have done to them, state by state."""
+        rows = [
+            (np.zeros(len(Z)), np.zeros(len(Z))) if prior is None else (prior(Z), prior.error(Z))
+            for Z, row in zip(queries, self.priors, strict=False)
+            for prior in row
+        ]
+        values, errors = zip(*rows, strict=True)
+        return np.array(values), np.array(errors)
 
     def _checked(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         runs = self.runs
         start, plan = as_floats(x0, "x0"), as_floats(inputs, "inputs")
         if start.ndim == 1:
             start, plan = start[None], plan[None]
-        if start.ndim != 2 or start.shape[1] != runs.n_states:
-            raise InputError(f"x0 must hold {runs.n_states} states ({', '.join(runs.state_names)}); got {np.shape(x0)}")
+        if start.ndim != 2 or start.shape[1] != runs.n_history:
+            what = "states" if runs.has_states else "entries, a history"
+            raise InputError(
+                f"x0 must hold {runs.n_history} {what} ({', '.join(runs.history_names)}); got {np.shape(x0)}"
+            )
         if plan.ndim != 3 or plan.shape[::2] != (len(start), runs.n_inputs) or plan.shape[1] == 0:
             raise InputError(
                 f"inputs must have shape (n_steps, {runs.n_inputs}), for many plans ({len(start)}, n_steps, "
@@ -290,6 +325,21 @@ class MultiStepPredictor:
 
 def _bounds(envelope: Envelope, queries: FloatArray) -> Band:
     return envelope.bounds(queries, 1)
+
+
+def _require_slopes(priors: PriorTable, runs: Trajectories) -> None:
+    """Refuse priors of another number of arguments."""
+    for n, row in enumerate(priors, start=1):
+        wanted = runs.n_history + n * runs.n_inputs
+        for prior in row:
+            if prior is not None and len(prior.slopes) != wanted:
+                raise InputError(f"priors[{n - 1}] must have {wanted} slopes; got {len(prior.slopes)}")
+
+
+def _plus(ends: FloatArray, middle: FloatArray, side: float) -> FloatArray:
+    """`ends + middle`, rounded up for the upper side (1), down for the lower (-1); as they are where that is zero."""
+    with_prior = up(ends + middle) if side > 0.0 else down(ends + middle)
+    return np.where(middle == 0.0, ends, with_prior)
 
 
 def _total_weights(band: Band) -> FloatArray:

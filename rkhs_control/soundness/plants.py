@@ -16,7 +16,8 @@ from flint import arb, ctx
 
 from ..arithmetic.balls import float_up
 from ..data.arrays import FloatArray
-from ..data.trajectories import Trajectories, stacked
+from ..data.fields import stacked
+from ..data.trajectories import Trajectories
 from ..kernels.base import Kernel
 from .problems import Scales, draw_design, draw_kernel, draw_scales, draw_truth, sufficient_precision
 from .truths import Combination, Truth, inner, root, value_at
