@@ -15,7 +15,12 @@ Everything follows from contradictory assumptions. So for every step and state t
 norm at most `norm_bound` that passes through the intervals, and that is proved, too: through the samples that the
 witnesses touch or, with the recordings at hand, through all that was recorded. The samples are then looked up as well.
 
-What is *not* proved are the assumptions themselves, the norm bounds and the noise bounds. They are printed.
+With a *prior*, an affine function `m`, all of this is about `f - m`, and `m` is added again: its values are proved,
+too. A *disturbance bound* widens intervals and bounds alike. Where states were not recorded, `x` begins with a
+*history*: the last outputs, the latest first, and the inputs before.
+
+What is *not* proved are the assumptions themselves, the norm bounds and the bounds of noise and disturbances. They are
+printed.
 """
 
 from __future__ import annotations
@@ -44,7 +49,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from flint import arb, arb_mat, ctx
 
-FORMAT, VERSION = "rkhs_control certificate", 2
+FORMAT, VERSION = "rkhs_control certificate", 3
 MAX_BYTES, MAX_DATA_BYTES = 2**24, 2**27
 WORK = 30_000_000
 """How much may be done for one certificate, in units of about a tenth of a microsecond."""
@@ -160,9 +165,24 @@ def read(path: Path) -> dict[str, Any]:
             f"{name}: version 1 does not prove that the recordings do not refute its assumptions; certify the plan "
             f"again to get version {VERSION}"
         )
+    if type(version) is int and version == 2:
+        return _upgraded(content)
     if type(version) is not int or version != VERSION:
         raise UnreadableError(f"{name}: version {quoted(version)}; this checker knows {VERSION}")
     return content
+
+
+def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
+    """Version 2, which knew no histories, priors or disturbances, in the terms of version 3."""
+    none = {"disturbance_bound": {"value": 0.0, "provenance": "none"}, "prior": None}
+    try:
+        rows = [[{**none, **component} for component in row] for row in content["steps"]]
+        newer = {**content, "version": VERSION, "data": {"shape": [1, 0, 1], **content["data"]}, "steps": rows}
+        is_old = not any(key in component for row in content["steps"] for component in row for key in none)
+    except (KeyError, TypeError):
+        return content
+    is_right = is_old and "shape" not in content["data"] and content.get("digest") == digest(content)
+    return {**newer, "digest": digest(newer) if is_right else ""}
 
 
 def digest(content: dict[str, Any]) -> str:
@@ -229,7 +249,7 @@ def check_structure(content: dict[str, Any]) -> None:
         "question",
         "state_names input_names x0 inputs initial_state_noise state_limits input_limits input_rate_limits",
     )
-    _keys(data, "data", "n_runs sha256 file initial_state_noise")
+    _keys(data, "data", "n_runs sha256 file initial_state_noise shape")
     _keys(claim, "claim", "verdict margin margins")
     _keys(content["made_with"], "made_with", "rkhs_control python numpy seed")
     if data["file"] is not None:
@@ -243,19 +263,20 @@ def check_structure(content: dict[str, Any]) -> None:
         if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise RejectedError(f"question.{key} must be different names")
     n_states, n_inputs = len(question["state_names"]), len(question["input_names"])
-    _numbers(question["x0"], "question.x0", n_states)
+    n_history = _check_shape(data["shape"], n_states, n_inputs)
+    _numbers(question["x0"], "question.x0", n_history)
     n_steps = len(_list(question["inputs"], "question.inputs"))
     if n_steps == 0:
         raise RejectedError("question.inputs has no steps")
     for row in question["inputs"]:
         _numbers(row, "question.inputs", n_inputs)
     for noise, what in ((question["initial_state_noise"], "question"), (data["initial_state_noise"], "data")):
-        if min(_numbers(noise, f"{what}.initial_state_noise", n_states)) < 0:
+        if min(_numbers(noise, f"{what}.initial_state_noise", n_history)) < 0:
             raise RejectedError(f"{what}.initial_state_noise is negative")
     n_limits = _check_limits(question, n_states, n_inputs)
     for n, row in enumerate(_list(content["steps"], "steps", n_steps), start=1):
         for name, component in zip(question["state_names"], _list(row, f"steps[{n}]", n_states), strict=True):
-            _check_component(component, f"step {n}, state {named(name)}", n_states + n * n_inputs)
+            _check_component(component, f"step {n}, state {named(name)}", n_history + n * n_inputs)
     if claim["verdict"] not in ("CERTIFIED", "UNDECIDED", "REFUTED"):
         raise RejectedError("claim.verdict must be CERTIFIED, UNDECIDED or REFUTED")
     for row in _list(claim["margins"], "claim.margins", n_steps):
@@ -263,6 +284,14 @@ def check_structure(content: dict[str, Any]) -> None:
     _numbers([claim["margin"]], "claim.margin")
     if content["digest"] != digest(content):
         raise RejectedError("the digest does not match: the file was changed")
+
+
+def _check_shape(shape: Any, n_states: int, n_inputs: int) -> int:
+    """Lags of outputs and inputs, and samples per step; returns how many entries a history has."""
+    for value, least in zip(_list(shape, "data.shape", 3), (1, 0, 1), strict=True):
+        if type(value) is not int or not least <= value <= 10_000:
+            raise RejectedError("data.shape must be how many outputs, how many inputs, and samples per step")
+    return int(shape[0] * n_states + shape[1] * n_inputs)
 
 
 def _check_limits(question: dict[str, Any], n_states: int, n_inputs: int) -> int:
@@ -297,9 +326,13 @@ def _check_limits(question: dict[str, Any], n_states: int, n_inputs: int) -> int
 
 def _check_component(component: Any, where: str, n_dims: int) -> None:
     """One state after one step."""
-    _keys(component, where, "kernel norm_bound noise_bound consistency lower upper")
+    _keys(component, where, "kernel norm_bound noise_bound disturbance_bound prior consistency lower upper")
     _check_kernel(component["kernel"], where, n_dims)
-    for key in ("norm_bound", "noise_bound"):
+    if component["prior"] is not None:
+        _keys(component["prior"], f"{where}, prior", "offset slopes")
+        _numbers([component["prior"]["offset"]], f"{where}, prior")
+        _numbers(component["prior"]["slopes"], f"{where}, prior", n_dims)
+    for key in ("norm_bound", "noise_bound", "disturbance_bound"):
         _keys(component[key], f"{where}, {key}", "value provenance")
         _plain([component[key]["provenance"]])
         if _numbers([component[key]["value"]], f"{where}, {key}")[0] < 0:
@@ -380,7 +413,7 @@ def work_of(content: dict[str, Any], n_recorded: dict[int, int] | None = None) -
     n_states, n_inputs = len(question["state_names"]), len(question["input_names"])
     units = 200 * len(question["inputs"]) * (n_states * len(question["state_limits"]["offsets"]) + n_inputs)
     for n, row in enumerate(content["steps"], start=1):
-        n_dims, n_rows = n_states + n * n_inputs, 0 if n_recorded is None else n_recorded[n]
+        n_dims, n_rows = len(question["x0"]) + n * n_inputs, 0 if n_recorded is None else n_recorded[n]
         for component in row:
             lower, upper, support = (len(component[part]["weights"]) for part in ("lower", "upper", "consistency"))
             shapes = [(lower + 1, lower + 1), (upper + 1, upper + 1), (lower + upper, support), (support, support)]
@@ -491,6 +524,23 @@ def displacement(kernel: dict[str, Any], norm_bound: float, noise: list[float], 
     return arb(norm_bound) * (2 * (at_here - at_corner)).nonnegative_part().sqrt()
 
 
+def prior_value(component: dict[str, Any], x: Sequence[float]) -> arb:
+    """Of the prior at `x`; zero where there is none."""
+    if component["prior"] is None:
+        return arb(0)
+    slopes = component["prior"]["slopes"]
+    return arb(component["prior"]["offset"]) + sum((arb(a) * arb(v) for a, v in zip(slopes, x, strict=True)), arb(0))
+
+
+def uncertainty(component: dict[str, Any], noise: list[float], n_dims: int) -> arb:
+    """How far the plant's value can be from that at an argument that is off by up to `noise` in its first entries."""
+    change = displacement(component["kernel"], component["norm_bound"]["value"], noise, n_dims)
+    if component["prior"] is not None:
+        slopes = component["prior"]["slopes"]
+        change += sum((abs(arb(a)) * arb(e) for a, e in zip(slopes, noise, strict=False)), arb(0))
+    return change
+
+
 def set_precision(precision: int, work: Work, units: int) -> None:
     """For work of so many units at the first precision, where it was counted before; at the second it takes longer."""
     if precision > PRECISIONS[0]:
@@ -538,8 +588,9 @@ def _slack(
     units = kernel_work(component["kernel"], len(x), (size, size), (2, 1))
     for precision in PRECISIONS:
         set_precision(precision, work, units)
-        shift = displacement(component["kernel"], component["norm_bound"]["value"], noise, len(x))
-        proved = witness_value(component, side, x) + shift
+        shift = uncertainty(component, noise, len(x)) + arb(component["disturbance_bound"]["value"])
+        middle = prior_value(component, x)
+        proved = witness_value(component, side, x) + shift + (middle if side == "upper" else -middle)
         if proved <= arb(claimed):
             return max(0.0, float((arb(claimed) - proved).mid()))
     raise RejectedError(
@@ -555,8 +606,8 @@ class Sample(NamedTuple):
     """`f(x)` lies between `least` and `most`, each further out by the same amount, which goes with all samples."""
 
     x: State
-    least: float
-    most: float
+    least: float | arb
+    most: float | arb
 
 
 def check_samples(content: dict[str, Any], recordings: Recordings | None, work: Work) -> tuple[str, int | None]:
@@ -576,15 +627,12 @@ def check_samples(content: dict[str, Any], recordings: Recordings | None, work: 
                 continue
 
             def widening(component: dict[str, Any] = component, n_dims: int = n_dims) -> arb:
-                noise, norm_bound = (component[key]["value"] for key in ("noise_bound", "norm_bound"))
-                return arb(noise) + displacement(component["kernel"], norm_bound, data["initial_state_noise"], n_dims)
+                noise, disturbance = (component[key]["value"] for key in ("noise_bound", "disturbance_bound"))
+                return arb(noise) + arb(disturbance) + uncertainty(component, data["initial_state_noise"], n_dims)
 
             if not recorded:
                 raise RejectedError(f"{where}: no recording has so many steps")
-            samples = {
-                x: Sample(x, max(state[i] for state in states), min(state[i] for state in states))
-                for x, states in recorded.items()
-            }
+            samples = _residuals(component, {x: [state[i] for state in states] for x, states in recorded.items()})
             n_found += _look_up(component, samples, widening, where)
             check_consistency(component, list(samples.values()), widening, where, work)
             n_intervals += len(samples)
@@ -599,6 +647,15 @@ def check_samples(content: dict[str, Any], recordings: Recordings | None, work: 
         f"{n_found:,} samples found in the recordings, consistency proved through all {n_intervals:,} recorded "
         f"intervals of {len(recordings.runs):,} runs, {begin}"
     ), n_found
+
+
+def _residuals(component: dict[str, Any], outputs: dict[State, list[float]]) -> dict[State, Sample]:
+    """What was recorded, less the prior; with digits enough that this loses nothing."""
+    if component["prior"] is None:
+        return {x: Sample(x, max(values), min(values)) for x, values in outputs.items()}
+    ctx.prec = PRECISIONS[-1]
+    middles = {x: prior_value(component, x) for x in outputs}
+    return {x: Sample(x, max(values) - middles[x], min(values) - middles[x]) for x, values in outputs.items()}
 
 
 def _touched(component: dict[str, Any]) -> list[Sample]:
@@ -789,6 +846,15 @@ class Recordings:
     runs: Runs
     is_windowed: bool
     """Whether samples begin at any instant of a run, not only at its first."""
+    shape: tuple[int, int] = (1, 0)
+    """How many outputs and how many inputs a history holds."""
+    histories: list[State] | None = None
+    """Of the runs, where these are windows that do not hold them themselves."""
+
+    @property
+    def lead(self) -> int:
+        """The first instant of a run that has a history."""
+        return max(self.shape[0] - 1, self.shape[1])
 
     def n_samples(self, n_steps: int) -> dict[int, int]:
         """How many samples there are of the state after 1, 2, ... steps, at most."""
@@ -799,13 +865,34 @@ class Recordings:
         }
 
     def samples(self, n: int) -> dict[State, list[State]]:
-        """The states after `n` steps, by the argument: the state before these, then the inputs."""
+        """The states after `n` steps, by the argument: the history before these, then the inputs."""
         found: dict[State, list[State]] = {}
-        for states, inputs in self.runs:
-            for first in range(len(states) - n if self.is_windowed else min(1, max(0, len(states) - n))):
-                x = (*states[first], *(u for held in inputs[first : first + n] for u in held))
+        for number, (states, inputs) in enumerate(self.runs):
+            end = len(states) - n
+            for first in range(self.lead, end) if self.is_windowed else range(min(1, max(0, end))):
+                x = (*self._history(number, first), *(u for held in inputs[first : first + n] for u in held))
                 found.setdefault(x, []).append(states[first + n])
         return found
+
+    def _history(self, number: int, first: int) -> State:
+        if self.histories is not None:
+            return self.histories[number]
+        states, inputs = self.runs[number]
+        past = [states[first - k] for k in range(self.shape[0])]
+        return tuple(v for row in (*past, *(inputs[first - k] for k in range(1, self.shape[1] + 1))) for v in row)
+
+
+def in_steps(runs: Runs, every: int) -> Runs:
+    """Runs in steps of so many samples: states at their ends, inputs averaged over them."""
+    if every == 1:
+        return runs
+    found = []
+    for states, inputs in runs:
+        n_steps = len(inputs) // every
+        steps = [inputs[k * every : (k + 1) * every] for k in range(n_steps)]
+        means = [tuple(math.fsum(column) / every for column in zip(*rows, strict=True)) for rows in steps]
+        found.append((states[: n_steps * every + 1 : every], means))
+    return found
 
 
 def read_recordings(path: Path, content: dict[str, Any], work: Work) -> Recordings:
@@ -825,7 +912,7 @@ def read_recordings(path: Path, content: dict[str, Any], work: Work) -> Recordin
             _require_hash(name, is_file)
             work.take(len(raw) + 40 * (raw.count(b"\n") + raw.count(b"\r")))
             runs = _csv_runs(raw.decode("utf-8-sig"), question["state_names"], question["input_names"])
-            recordings = Recordings(runs, file["is_windowed"])
+            recordings = _cut(runs, file["is_windowed"], data["shape"])
         elif path.suffix.lower() == ".npz":
             recordings = _npz_recordings(name, raw, is_file, content, work)
         else:
@@ -836,6 +923,13 @@ def read_recordings(path: Path, content: dict[str, Any], work: Work) -> Recordin
         raise UnreadableError(f"{name}: not readable as recordings ({plain(error)})") from None
     work.take(work_of(content, recordings.n_samples(len(question["inputs"]))))
     return recordings
+
+
+def _cut(runs: Runs, is_windowed: bool, shape: list[int]) -> Recordings:
+    """The samples of whole recordings, of which only windows have a past."""
+    if not is_windowed and shape != [1, 0, 1]:
+        raise RejectedError("only windows of recordings have histories, or steps of several samples")
+    return Recordings(in_steps(runs, shape[2]), is_windowed, (shape[0], shape[1]))
 
 
 def _require_hash(name: str, is_right: bool) -> None:
@@ -891,13 +985,15 @@ def _npz_recordings(name: str, raw: bytes, is_file: bool, content: dict[str, Any
     if raw.count(b"PK\x01\x02") > 1000:
         raise ValueError("too many members")
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        states, inputs = Array.read(archive, "states"), Array.read(archive, "inputs")
-        is_same = hashlib.sha256(states.content + inputs.content).hexdigest() == data["sha256"]
+        states, inputs, there = Array.read(archive, "states"), Array.read(archive, "inputs"), set(archive.namelist())
+        has_past = data["shape"][:2] != [1, 0] and "histories.npy" in there
+        histories = Array.read(archive, "histories") if has_past else None
+        past = b"" if histories is None else histories.content
+        is_same = hashlib.sha256(states.content + inputs.content + past).hexdigest() == data["sha256"]
         _require_hash(name, is_file or is_same)
-        there = set(archive.namelist())
         further = {
             key: Array.read(archive, key)
-            for key in ("state_names", "input_names", "noise_bound", "initial_state_noise")
+            for key in ("state_names", "input_names", "noise_bound", "disturbance_bound", "initial_state_noise")
             if f"{key}.npy" in there
         }
     work.take(len(states.content) + len(inputs.content))
@@ -911,33 +1007,48 @@ def _npz_recordings(name: str, raw: bytes, is_file: bool, content: dict[str, Any
             raise RejectedError(f"{name}: the {key} are not those of the certificate")
     # Arrays that are the very runs of the certificate hold one sample each; a file may hold what they were cut from.
     is_windowed = not is_same and data["file"]["is_windowed"]
-    noise = further["noise_bound"].by_row(n_instants - 1, n_states) if "noise_bound" in further else []
-    start = further["initial_state_noise"].by_row(1, n_states) if "initial_state_noise" in further else []
-    if is_windowed and noise:  # any instant may be the first or the last of a sample
-        largest = tuple(map(max, zip(*noise, strict=True)))
-        noise, start = [largest] * len(question["inputs"]), [*start, largest]
-    _check_noise(content, noise, start)
-    runs = zip(states.nested(), inputs.nested(), strict=True)
-    return Recordings(list(runs), is_windowed)
+    n_entries = len(question["x0"]) if is_same else n_states
+    bounds = {
+        key: further[key].by_row(n_instants - 1, n_states) if key in further else []
+        for key in ("noise_bound", "disturbance_bound")
+    }
+    start = further["initial_state_noise"].by_row(1, n_entries) if "initial_state_noise" in further else []
+    if is_windowed:  # any instant may be the first or the last of a sample
+        largest = {key: [tuple(map(max, zip(*rows, strict=True)))] if rows else [] for key, rows in bounds.items()}
+        start = [*start, *largest["noise_bound"]]
+        bounds = {key: rows * len(question["inputs"]) for key, rows in largest.items()}
+    _check_noise(content, bounds, start)
+    runs = list(zip(states.nested(), inputs.nested(), strict=True))
+    if not is_same:
+        return _cut(runs, is_windowed, data["shape"])
+    if data["shape"][:2] == [1, 0]:
+        return Recordings(runs, False)
+    if histories is None or histories.shape_of(2) != (n_runs, len(question["x0"])):
+        raise ValueError("the histories of its windows are missing")
+    values = histories.numbers()
+    rows = [values[k : k + n_entries] for k in range(0, len(values), n_entries)]
+    return Recordings(runs, False, histories=rows)
 
 
-def _check_noise(content: dict[str, Any], noise: list[State], start: list[State]) -> None:
-    """The certificate assumes no less than the recordings say: of noise, by step, and of initial states."""
-    for i, name in enumerate(map(named, content["question"]["state_names"])):
-        assumed = content["data"]["initial_state_noise"][i]
-        for said in start:
-            if said[i] > assumed:
+def _check_noise(content: dict[str, Any], bounds: dict[str, list[State]], start: list[State]) -> None:
+    """The certificate assumes no less than the recordings say: of noise and disturbances, and of initial states."""
+    names, assumed = content["question"]["state_names"], content["data"]["initial_state_noise"]
+    n_outputs = content["data"]["shape"][0] * len(names)
+    for said in start:
+        for i, within in enumerate(assumed if len(said) == len(assumed) else assumed[:n_outputs]):
+            if said[i % len(said)] > within:
                 raise RejectedError(
-                    f"state {name}: recorded initial states are assumed to be within {number(assumed)}, but the "
-                    f"recordings say {number(said[i])}"
+                    f"state {named(names[i % len(names)])}: recorded initial states are assumed to be within "
+                    f"{number(within)}, but the recordings say {number(said[i % len(said)])}"
                 )
-        for n, (step, said) in enumerate(zip(content["steps"], noise, strict=False), start=1):
-            assumed = step[i]["noise_bound"]["value"]
-            if said[i] > assumed:
-                raise RejectedError(
-                    f"step {n}, state {name}: the noise bound is {number(assumed)}, but the recordings say "
-                    f"{number(said[i])}"
-                )
+    for key, rows in bounds.items():
+        for n, (step, said) in enumerate(zip(content["steps"], rows, strict=False), start=1):
+            for i, name in enumerate(map(named, names)):
+                if said[i] > step[i][key]["value"]:
+                    raise RejectedError(
+                        f"step {n}, state {name}: the {key.replace('_', ' ')} is {number(step[i][key]['value'])}, but "
+                        f"the recordings say {number(said[i])}"
+                    )
 
 
 class Array(NamedTuple):
@@ -1036,7 +1147,7 @@ def limits_in_words(question: dict[str, Any]) -> list[str]:
 
 def plan_in_words(content: dict[str, Any]) -> list[str]:
     question = content["question"]
-    start = (f"{named(name)} = {number(x)}" for name, x in zip(question["state_names"], question["x0"], strict=True))
+    start = (f"{name} = {number(x)}" for name, x in zip(history_names(content), question["x0"], strict=True))
     held = zip(*question["inputs"], strict=True)
     return [
         f"from {', '.join(start)}",
@@ -1047,24 +1158,37 @@ def plan_in_words(content: dict[str, Any]) -> list[str]:
     ]
 
 
+def history_names(content: dict[str, Any]) -> list[str]:
+    """`T, T[-1], Q[-1]`: the present states, those before, and inputs before."""
+    question, (outputs, inputs, _) = content["question"], content["data"]["shape"]
+    names = [
+        name if k == 0 else f"{name}[-{k}]" for k in range(outputs) for name in map(named, question["state_names"])
+    ]
+    return names + [f"{name}[-{k}]" for k in range(1, inputs + 1) for name in map(named, question["input_names"])]
+
+
 def assumptions_in_words(content: dict[str, Any]) -> list[str]:
     question, data = content["question"], content["data"]
     lines = []
     for n, row in enumerate(content["steps"], start=1):
         for name, component in zip(question["state_names"], row, strict=True):
-            norm, noise = (
+            norm, noise, disturbance = (
                 f"{number(component[key]['value'])} ({quoted(component[key]['provenance'])})"
-                for key in ("norm_bound", "noise_bound")
+                for key in ("norm_bound", "noise_bound", "disturbance_bound")
             )
+            what = "" if component["prior"] is None else " of what an affine prior leaves"
             kernel = plain(_kernel_in_words(component["kernel"]), 300)
-            lines.append(f"step {n}, {named(name)}: {kernel}, norm at most {norm}, noise at most {noise}")
+            line = f"step {n}, {named(name)}: {kernel}, norm{what} at most {norm}, noise at most {noise}"
+            lines.append(
+                line + (f", disturbances at most {disturbance}" if component["disturbance_bound"]["value"] else "")
+            )
     for what, noises in (
         ("the plan", question["initial_state_noise"]),
         ("the recordings", data["initial_state_noise"]),
     ):
         known = (
-            f"{named(name)} within {number(noise)}" if noise else f"{named(name)} taken as exactly known"
-            for name, noise in zip(question["state_names"], noises, strict=True)
+            f"{name} within {number(noise)}" if noise else f"{name} taken as exactly known"
+            for name, noise in zip(history_names(content), noises, strict=True)
         )
         lines.append(f"initial states of {what}: {', '.join(known)}")
     if data["file"] is not None and data["file"]["is_windowed"]:

@@ -17,6 +17,7 @@ from ..engine.least_norm import least_norm
 from ..errors import InputError
 from ..kernels.base import Kernel
 from ..kernels.radial import SquaredExponential
+from .priors import AffinePrior
 
 Lengthscale = float | Sequence[float]
 """A number, or one a dimension."""
@@ -54,6 +55,27 @@ class KernelModel:
         nothing = Points(self.X[:0], np.empty(0))
         fall = self.kernel.fall(self.X, self.X)
         return float(np.sqrt(max(0.0, nothing.residual(self.kernel, self.X, fall, self.weights)[0])))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelWithPrior:
+    """`m(x) + s(x)`: an affine prior, and a kernel model of what it leaves."""
+
+    prior: AffinePrior
+    rest: KernelModel
+
+    def __call__(self, Xq: npt.ArrayLike) -> FloatArray:
+        """The model at the rows of `Xq`."""
+        return self.prior(as_points(Xq, "Xq", self.rest.X.shape[1])) + self.rest(Xq)
+
+    def casadi(self, x: Any) -> Any:
+        """The model at a CasADi column `(n_dims, 1)`."""
+        import casadi
+
+        return self.prior.offset + casadi.DM(self.prior.slopes).T @ x + self.rest.casadi(x)
+
+
+NominalModel = KernelModel | ModelWithPrior
 
 
 def kernel_ridge(data: Observations, kernel: Kernel, regularisation: float) -> KernelModel:

@@ -155,7 +155,7 @@ def select_assumptions(
         growth = _growth(intervals, model, in_blocks=runs.is_windowed)
         if norm_estimate == "interpolant":
             estimate = norm_growth(data.X, data.centre, model).estimate
-        hidden = float(runs.noise_bound[n - 1, i]) / math.sqrt(model.variance)
+        hidden = measurement_bound(runs, n, i) / math.sqrt(model.variance)
         if hidden > estimate.value:
             estimate = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
         return _Choice(model, estimate.times(safety_factor), ridge, growth)

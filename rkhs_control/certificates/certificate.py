@@ -153,7 +153,8 @@ class Certificate:
     @property
     def starts_inside(self) -> bool:
         """Whether the initial state keeps the limits, wherever it may be; the verdict is about the steps after it."""
-        x0, noise = self.question.x0, self.initial_state_noise
+        n_states = self.tube.lower.shape[1]  # a history begins with the present states
+        x0, noise = self.question.x0[:n_states], self.initial_state_noise[:n_states]
         lower, upper = further_out(x0, -noise), further_out(x0, noise)
         return bool((box_margins(lower[None], upper[None], self.limits.polytope)[0] >= 0.0).all())
 

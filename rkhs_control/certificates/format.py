@@ -39,9 +39,9 @@ class QuestionPart(Part):
 
     state_names: list[str]
     input_names: list[str]
-    x0: list[float]
+    x0: list[float] = Field(description="the initial state, or a history: see data.shape")
     inputs: list[list[float]] = Field(description="one row per step")
-    initial_state_noise: list[float] = Field(description="how far the true initial state may be from x0, per state")
+    initial_state_noise: list[float] = Field(description="how far the true one may be from x0, entry by entry")
     state_limits: Halfspaces
     input_limits: Ends | None
     input_rate_limits: Ends | None = Field(description="of the change from one step to the next")
@@ -57,9 +57,14 @@ class DataPart(Part):
     """The recordings behind the samples."""
 
     n_runs: int
-    sha256: str = Field(description="of the bytes of all states, then all inputs, as little-endian doubles")
+    sha256: str = Field(
+        description="of the bytes of all states, all inputs, and histories with lags, as little-endian doubles"
+    )
     file: FilePart | None = Field(description="the file that they were read from")
     initial_state_noise: list[float] = Field(description="how far recorded initial states may be from the true ones")
+    shape: tuple[int, int, int] = Field(
+        description="how many outputs, the latest first, and then inputs before make a history; samples per step"
+    )
 
 
 class Assumed(Part):
@@ -89,12 +94,21 @@ class Function(Part):
     weights: list[float]
 
 
+class AffineFunction(Part):
+    """`offset + slopes . z`."""
+
+    offset: float
+    slopes: list[float]
+
+
 class Component(Part):
     """One state after one step."""
 
     kernel: dict[str, Any] = Field(description="`kind`, its parameters, and kernels in it")
     norm_bound: Assumed
     noise_bound: Assumed
+    disturbance_bound: Assumed = Field(description="of what may happen to the plant: widens intervals and bounds")
+    prior: AffineFunction | None = Field(description="is taken off the samples and added to the bounds again")
     consistency: Function = Field(description="proves that the samples do not refute the assumptions")
     lower: Proof
     upper: Proof
@@ -119,7 +133,7 @@ class CertificateFile(Part):
     """A certificate: what was asked, what is assumed, what is claimed, and the proof."""
 
     format: Literal["rkhs_control certificate"] = FORMAT
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     question: QuestionPart
     data: DataPart
     steps: list[list[Component]] = Field(description="one row per step, one entry per state")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -21,6 +22,7 @@ from ..data.trajectories import Trajectories
 from ..errors import InputError, RkhsControlError
 from ..prediction.predictor import MultiStepPredictor
 from .format import (
+    AffineFunction,
     Assumed,
     CertificateFile,
     Claim,
@@ -72,7 +74,8 @@ def certificate_file(certificate: Certificate, data_file: str | Path | None, see
             n_runs=len(predictor.runs),
             sha256=predictor.runs.sha256,
             file=source,
-            initial_state_noise=np.asarray(predictor.initial_state_noise).tolist(),
+            initial_state_noise=predictor.initial_state_noise.tolist(),
+            shape=predictor.runs.shape,
         ),
         steps=[[_component(certificate, n, i, functions[n][i]) for i in range(n_states)] for n in range(n_steps)],
         claim=Claim(
@@ -87,7 +90,7 @@ def certificate_file(certificate: Certificate, data_file: str | Path | None, see
 def _component(certificate: Certificate, n: int, i: int, consistency: Function) -> Component:
     """State `i` after `n + 1` steps, as it is written to a file."""
     predictor, tube = certificate.predictor, certificate.tube
-    envelope, norm = predictor.envelope(n + 1, i), predictor.norm_bounds[n][i]
+    envelope, norm, prior = predictor.envelope(n + 1, i), predictor.norm_bounds[n][i], predictor.priors[n][i]
     proofs = []
     for bound, witness in zip((tube.lower[n, i], tube.upper[n, i]), tube.witnesses[n, i], strict=True):
         if witness is None:
@@ -105,6 +108,10 @@ def _component(certificate: Certificate, n: int, i: int, consistency: Function) 
         kernel=envelope.kernel.to_dict(),
         norm_bound=Assumed(value=norm.value, provenance=norm.provenance),
         noise_bound=Assumed(value=float(predictor.runs.noise_bound[n, i]), provenance="given with the runs"),
+        disturbance_bound=Assumed(
+            value=float(predictor.runs.disturbance_bound[n, i]), provenance="given with the runs"
+        ),
+        prior=None if prior is None else AffineFunction(offset=prior.offset, slopes=list(prior.slopes)),
         consistency=consistency,
         lower=proofs[0],
         upper=proofs[1],
@@ -137,7 +144,7 @@ def _consistent_functions(
             try:
                 data = predictor.envelope(n + 1, i).data
                 if all_of_them is not runs:
-                    data = widened_observations(all_of_them, n + 1, i, kernel, norm)
+                    data = widened_observations(all_of_them, n + 1, i, kernel, norm, predictor.priors[n][i])
                 witness = consistent_function(data, kernel, norm)
             except RkhsControlError as error:
                 where = "" if file is None else f"all recordings in {file}, also those that were held out: "
@@ -153,14 +160,15 @@ def _recorded(file: Path, runs: Trajectories, n_steps: int) -> tuple[bool, list[
         file,
         state_names=runs.state_names,
         input_names=runs.input_names,
-        sampling_time=runs.sampling_time,
+        sampling_time=runs.sampling_time / runs.shape.every,
         noise_bound=0.0,
         initial_state_noise=runs.initial_state_noise,
     )
-    try:
-        whole = load()
-    except InputError:  # runs of several lengths, or a file that the next attempt says what is wrong with
-        whole = None
+    whole = None
+    with suppress(InputError):  # runs of several lengths, or a file that the next attempt says what is wrong with
+        whole = load() if runs.has_states and runs.shape.every == 1 else None
+    if not (runs.has_states and runs.shape.every == 1):
+        load = partial(load, **runs.shape._asdict())
     if whole is not None and whole.horizon >= runs.horizon and _rows(runs) <= _rows(whole.shortened(runs.horizon)):
         if len(whole) == len(runs):
             return False, [runs] * n_steps
@@ -175,9 +183,11 @@ def _recorded(file: Path, runs: Trajectories, n_steps: int) -> tuple[bool, list[
 
 def _with_noise(recorded: Trajectories, runs: Trajectories) -> Trajectories:
     """What was recorded, with the noise bounds of the runs, which a file may not know."""
-    return replace(recorded, noise_bound=runs.noise_bound[: recorded.horizon])
+    bounds = {name: getattr(runs, name)[: recorded.horizon] for name in ("noise_bound", "disturbance_bound")}
+    return replace(recorded, **bounds)
 
 
 def _rows(runs: Trajectories) -> set[bytes]:
     """The runs, so that they can be looked up."""
-    return {states.tobytes() + inputs.tobytes() for states, inputs in zip(runs.states, runs.inputs, strict=True)}
+    parts = zip(runs.states, runs.inputs, runs.histories, strict=True)
+    return {b"".join(part.tobytes() for part in run) for run in parts}

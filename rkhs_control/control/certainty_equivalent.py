@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..assumptions.intervals import step_observations
-from ..assumptions.regression import KernelModel, kernel_ridge
+from ..assumptions.priors import AffinePrior
+from ..assumptions.regression import KernelModel, ModelWithPrior, NominalModel, kernel_ridge
 from ..data.arrays import FloatArray, as_floats, as_points, as_vector
 from ..data.limits import GivenLimits, Intervals, Limits
 from ..data.sets import Box
@@ -22,7 +23,7 @@ from ..data.trajectories import Trajectories
 from ..errors import InputError
 from ..kernels.base import Kernel
 from ..parallel import Progress, in_parallel
-from ..prediction.predictor import MultiStepPredictor, by_step_and_state
+from ..prediction.predictor import GivenPriors, MultiStepPredictor, by_step_and_state
 
 _PLANS_A_TASK = 20
 
@@ -77,14 +78,14 @@ class CertaintyEquivalentOCP:
 
     Parameters
     ----------
-    models : by step and state, kernel models of `z = (x_0, u_0, ..., u_{n-1})`
+    models : by step and state, kernel models of `z = (history, u_0, ..., u_{n-1})`, with priors or without
     cost : a `Cost`, such as `QuadraticCost`
     limits : Limits
         Of the predicted states, a box, and of the inputs. Rates are not part of this problem: `certify` looks at them.
     tightening : room that is left for what the models get wrong; none by default
     """
 
-    models: tuple[tuple[KernelModel, ...], ...]
+    models: tuple[tuple[NominalModel, ...], ...]
     cost: Cost
     limits: Limits
     tightening: Tightening | None = None
@@ -101,6 +102,7 @@ class CertaintyEquivalentOCP:
         state_limits: GivenLimits | None = None,
         input_limits: Box | Intervals | None = None,
         tightening: Tightening | None = None,
+        priors: GivenPriors = None,
     ) -> CertaintyEquivalentOCP:
         """On kernel-ridge models of recorded runs; kernels and regularisations for all, or by step and state.
 
@@ -109,20 +111,22 @@ class CertaintyEquivalentOCP:
         placed = Limits.of(limits, state_limits, input_limits).over(runs.state_names, runs.input_names)
         kernel = by_step_and_state(kernels, Kernel, "kernels", runs)
         added = by_step_and_state(regularisations, (float, int), "regularisations", runs)
-        models = [
-            tuple(
-                kernel_ridge(step_observations(runs, n + 1, i), kernel[n][i], added[n][i]) for i in range(runs.n_states)
-            )
-            for n in range(runs.horizon)
-        ]
+        prior = by_step_and_state(priors, (AffinePrior, type(None)), "priors", runs)
+
+        def model(n: int, i: int) -> NominalModel:
+            data = step_observations(runs, n + 1, i, prior=prior[n][i])
+            rest = kernel_ridge(data, kernel[n][i], added[n][i])
+            return rest if prior[n][i] is None else ModelWithPrior(prior[n][i], rest)
+
+        models = [tuple(model(n, i) for i in range(runs.n_states)) for n in range(runs.horizon)]
         return cls(tuple(models), cost, replace(placed, inputs=placed.input_box), tightening)
 
     @classmethod
     def from_predictor(
         cls, predictor: MultiStepPredictor, regularisations: Any, **settings: Any
     ) -> CertaintyEquivalentOCP:
-        """On kernel-ridge models with the data and kernels of a predictor; `settings` as for `from_runs`."""
-        return cls.from_runs(predictor.runs, predictor.kernels, regularisations, **settings)
+        """On kernel-ridge models with the data, kernels and priors of a predictor; `settings` as for `from_runs`."""
+        return cls.from_runs(predictor.runs, predictor.kernels, regularisations, priors=predictor.priors, **settings)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.limits.states, Box) and isinstance(self.limits.inputs, Box)):
@@ -135,6 +139,12 @@ class CertaintyEquivalentOCP:
     @property
     def horizon(self) -> int:
         return len(self.models)
+
+    @property
+    def n_history(self) -> int:
+        """The number of entries of `x0`: that of states, where these are known."""
+        first = self.models[0][0]
+        return int((first if isinstance(first, KernelModel) else first.rest).X.shape[1]) - self.input_limits.n_dims
 
     @property
     def state_limits(self) -> Box:
@@ -154,8 +164,8 @@ class CertaintyEquivalentOCP:
 
     def solve(self, x0: npt.ArrayLike, guess: npt.ArrayLike | None = None) -> Plan:
         """The plan from an initial state; `guess` are inputs to start from, the middle of their limits by default."""
-        n_states, n_inputs = self.state_limits.n_dims, self.input_limits.n_dims
-        start = as_vector(x0, "x0", n_states)
+        n_inputs = self.input_limits.n_dims
+        start = as_vector(x0, "x0", self.n_history)
         shape = (self.horizon, n_inputs)
         first = np.broadcast_to(self._middle, shape) if guess is None else as_floats(guess, "guess")
         if first.shape != shape:
@@ -204,7 +214,7 @@ class CertaintyEquivalentOCP:
 
     def solve_many(self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None) -> list[Plan]:
         """A plan from every row of `x0`, each from the same guess, so that nothing depends on how they are shared."""
-        return solve_from(self, as_points(x0, "x0", self.state_limits.n_dims), _PLANS_A_TASK, n_jobs, progress)
+        return solve_from(self, as_points(x0, "x0", self.n_history), _PLANS_A_TASK, n_jobs, progress)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_compiled"}
@@ -222,7 +232,7 @@ class CertaintyEquivalentOCP:
         """The solver, and the prediction and cost as a function of initial state and inputs."""
         import casadi
 
-        x0 = casadi.MX.sym("x0", self.state_limits.n_dims)
+        x0 = casadi.MX.sym("x0", self.n_history)
         u = casadi.MX.sym("u", self.horizon * self.input_limits.n_dims)
         g, cost = self.expressions(x0, u)
         programme: dict[str, Any] = {"x": u, "p": x0, "f": cost, "g": g}

@@ -161,6 +161,7 @@ class CertifiedMPC:
         initial_state_noise: npt.ArrayLike | None = None,
     ) -> None:
         runs = predictor.runs
+        runs.require_states("a certified loop")
         placed = Limits.of(limits).over(runs.state_names, runs.input_names)
         safe = as_vector(safe_input, "safe_input", runs.n_inputs)
         violation = input_violation(safe[None], placed, runs.input_names)

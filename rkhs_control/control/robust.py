@@ -113,11 +113,11 @@ class RobustOCP:
         self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None
     ) -> list[RobustPlan]:
         """A plan from every row of `x0`."""
-        return solve_from(self, as_points(x0, "x0", self.predictor.runs.n_states), _PLANS_PER_TASK, n_jobs, progress)
+        return solve_from(self, as_points(x0, "x0", self.predictor.runs.n_history), _PLANS_PER_TASK, n_jobs, progress)
 
     def repair(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> RobustPlan:
         """The smallest change of a plan, in shares of the input ranges, that makes it certifiable."""
-        start = as_vector(x0, "x0", self.predictor.runs.n_states)
+        start = as_vector(x0, "x0", self.predictor.runs.n_history)
         plan = self.limits.input_box.clip(as_floats(inputs, "inputs"))
         states, cost = self.nominal.predict(start, plan)
         return self._improve(Task(start, Plan(plan, states, cost, True, "given"), is_repair=True))

@@ -86,12 +86,12 @@ class Search:
         self, x0: FloatArray, inputs: FloatArray, witnesses: npt.NDArray[np.object_], needed: npt.NDArray[np.bool_]
     ) -> FloatArray:
         """Likewise, of the ends of boxes that are needed, the others taken as constant."""
-        n_states, flat = len(x0), inputs.ravel()
+        n_history, flat = len(x0), inputs.ravel()
         ends = np.zeros((*needed.shape, flat.size))
         for n, i, side in np.argwhere(needed):
             known = (n + 1) * inputs.shape[1]
             z = np.concatenate([x0, flat[:known]])
-            ends[n, i, side, :known] = self.predictor.slopes(n + 1, i, side, z, witnesses[n, i, side])[n_states:]
+            ends[n, i, side, :known] = self.predictor.slopes(n + 1, i, side, z, witnesses[n, i, side])[n_history:]
         slopes: FloatArray = np.einsum("sci,nisu->ncu", self._normals, ends)
         return slopes
 
@@ -165,8 +165,8 @@ class Search:
         if stuck.lacking > _HOPELESS * stuck.widths[n - 1]:
             return []
         runs, x0 = self.predictor.runs, task.x0
-        scale = np.maximum(np.ptp(runs.states[:, 0], axis=0), 1e-12)
-        nearest = np.argsort(np.abs((runs.states[:, 0] - x0) / scale).max(axis=1))[:_NEAREST_RUNS]
+        scale = np.maximum(np.ptp(runs.histories, axis=0), 1e-12)
+        nearest = np.argsort(np.abs((runs.histories - x0) / scale).max(axis=1))[:_NEAREST_RUNS]
         beginnings = self.limits.input_box.clip(runs.inputs[nearest, :n])
         z = [np.concatenate([x0, beginning.ravel()]) for beginning in beginnings]
         ends = np.tile(stuck.ends[n - 1], (len(nearest), 1, 1))
@@ -292,9 +292,9 @@ class Search:
         """Of the problem with linear constraints, for the nominal cost and for the change of a plan."""
         import casadi
 
-        horizon, n_inputs, n_states = self.nominal.horizon, len(self._ranges), self.predictor.runs.n_states
+        horizon, n_inputs, n_history = self.nominal.horizon, len(self._ranges), self.predictor.runs.n_history
         n_rows = horizon * len(self.limits.polytope.offsets)
-        x0, u = casadi.MX.sym("x0", n_states), casadi.MX.sym("u", horizon * n_inputs)
+        x0, u = casadi.MX.sym("x0", n_history), casadi.MX.sym("u", horizon * n_inputs)
         penalty, wanted, slack = (
             casadi.MX.sym("penalty"),
             casadi.MX.sym("wanted", horizon * n_inputs),

@@ -251,6 +251,13 @@ class Trajectories:
         """Whether the future depends on the present states alone, and on the inputs to come."""
         return self.n_history == self.n_states
 
+    def require_states(self, what: str) -> None:
+        """Refuse histories where something begins with a state."""
+        if not self.has_states:
+            raise InputError(
+                f"{what} begins with a state, but the runs have histories: {', '.join(self.history_names)}"
+            )
+
     def history_noise(self, given: npt.ArrayLike) -> FloatArray:
         """How far each entry of a history may be off, from a number for all outputs, one per state, or all of them."""
         return noise_of_history(given, self.n_states, self.shape.output_lags, self.n_history)

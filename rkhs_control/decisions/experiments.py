@@ -101,6 +101,7 @@ def experiments_around(
     """
     generator = np.random.default_rng(0) if rng is None else rng
     runs, question = certificate.predictor.runs, certificate.question
+    runs.require_states("an experiment")
     missing = runs.horizon - len(question.inputs)
     plan = np.concatenate([question.inputs, np.repeat(question.inputs[-1:], missing, axis=0)])
     touched = sorted({run for bound in Target.of(certificate).bounds for run in bound.active_runs(runs)})
@@ -142,6 +143,7 @@ def _checked(
     if candidates is None:
         return experiments_around(certificate, n_candidates, rng)
     runs = certificate.predictor.runs
+    runs.require_states("an experiment")
     x0, inputs = as_floats(candidates[0], "candidates[0]"), as_floats(candidates[1], "candidates[1]")
     if x0.shape != (len(x0), runs.n_states) or inputs.shape != (len(x0), runs.horizon, runs.n_inputs):
         raise InputError(

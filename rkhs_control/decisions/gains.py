@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..assumptions.intervals import measurement_bound
 from ..assumptions.regression import KernelModel
 from ..certificates.certificate import Certificate, Verdict
 from ..data.arrays import FloatArray
@@ -117,7 +118,7 @@ class _Bound:
         assert isinstance(envelope, OptimalEnvelope)
         z = stacked(question.x0[None], question.inputs[None, : n + 1])[0]
         widening = predictor.displacements(predictor.initial_state_noise, n + 1)[n, i]
-        return cls._solved(envelope, z, side, float(predictor.runs.noise_bound[n, i] + widening))
+        return cls._solved(envelope, z, side, measurement_bound(predictor.runs, n + 1, i) + float(widening))
 
     @classmethod
     def _solved(cls, envelope: OptimalEnvelope, z: FloatArray, side: int, noise: float) -> _Bound:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from ..assumptions.norms import NormBound
+from ..assumptions.priors import AffinePrior
 from ..data.trajectories import Trajectories
 from ..envelopes.methods import METHODS, method_name
 from ..errors import InputError
 from ..kernels.files import kernel_from_dict
 from .predictor import MultiStepPredictor
 
-FORMAT = "rkhs_control predictor 1"
+FORMAT, FORMER = "rkhs_control predictor 2", "rkhs_control predictor 1"
 
 
 def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
@@ -28,6 +29,7 @@ def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
         "options": predictor.options,
         "kernels": [[kernel.to_dict() for kernel in row] for row in predictor.kernels],
         "norm_bounds": [[vars(bound) for bound in row] for row in predictor.norm_bounds],
+        "priors": [[None if prior is None else vars(prior) for prior in row] for row in predictor.priors],
     }
     try:
         text = json.dumps(assumptions)
@@ -46,14 +48,19 @@ def load_predictor(file: str | Path) -> MultiStepPredictor:
         with np.load(path, allow_pickle=False) as arrays:
             content = dict(arrays)
         assumptions = json.loads(str(content["assumptions"]))
-        if assumptions["format"] != FORMAT:
+        if assumptions["format"] not in (FORMAT, FORMER):
             raise ValueError(assumptions["format"])
         names = [field.name for field in fields(Trajectories)]
-        values: dict[str, Any] = {name: content[name] for name in names if name != "origins" or name in content}
+        values: dict[str, Any] = {name: content[name] for name in names if name in content}
         texts = {name: tuple(value.tolist()) for name, value in values.items() if name.endswith(("_names", "_units"))}
         values = {**values, **texts, "sampling_time": float(values["sampling_time"])}
         kernels, bounds, method, options = (assumptions[key] for key in ("kernels", "norm_bounds", "method", "options"))
         norm_bounds = [[NormBound(**bound) for bound in row] for row in bounds]
+        none = [[None] * len(row) for row in bounds]  # the former format had no priors
+        priors = [
+            [None if prior is None else AffinePrior(**prior) for prior in row]
+            for row in assumptions.get("priors", none)
+        ]
     except Exception as error:  # whatever may be wrong with a file that something else wrote
         raise InputError(f"{path}: not a file that save_predictor wrote ({type(error).__name__})") from None
     if method not in METHODS:
@@ -64,6 +71,7 @@ def load_predictor(file: str | Path) -> MultiStepPredictor:
         norm_bounds,
         METHODS[method],
         options,
+        priors=priors,
     )
 
 
