@@ -419,7 +419,9 @@ def work_of(content: dict[str, Any], n_recorded: dict[int, int] | None = None) -
             shapes = [(lower + 1, lower + 1), (upper + 1, upper + 1), (lower + upper, support), (support, support)]
             if n_recorded is not None:
                 shapes = [(n_rows, support)]
-            units += n_rows * n_dims + kernel_work(component["kernel"], n_dims, *shapes, (2, 1), (2, 1))
+            n_priors = 0 if component["prior"] is None else n_rows + 4
+            units += (n_rows + 8 * n_priors) * n_dims
+            units += kernel_work(component["kernel"], n_dims, *shapes, (2, 1), (2, 1))
     return units
 
 

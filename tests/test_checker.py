@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flint import arb, ctx
-from plants import feedback_inputs, recorded
+from plants import feedback_inputs, recorded, swings
 from problems import ball_kernel
 
 import rkhs_control as rc
@@ -310,6 +310,7 @@ def is_implied(content):
                     arb(0),
                 )
                 value = arb(float(component["norm_bound"]["value"])) * square.nonnegative_part().sqrt()
+                value += arb(float(component["disturbance_bound"]["value"])) + _prior_end(content, component, x, sign)
                 for w, ends in zip(proof["weights"], proof["intervals"], strict=True):
                     value += max((arb(float(w)) * arb(sign * float(end)) for end in ends), key=float)
                 if not value <= arb(sign * float(proof["bound"])):
@@ -330,6 +331,15 @@ def is_implied(content):
         and bool((np.array(claim["margins"]) <= margins).all())
         and claim["margin"] <= margins.min()
     )
+
+
+def _prior_end(content, component, x, sign):
+    """The largest value of `sign` times the prior where the plan may begin."""
+    if component["prior"] is None:
+        return arb(0)
+    slopes, noise = component["prior"]["slopes"], content["question"]["initial_state_noise"]
+    middle = sum((arb(a) * arb(float(v)) for a, v in zip(slopes, x, strict=True)), arb(component["prior"]["offset"]))
+    return sign * middle + sum((abs(arb(a)) * arb(float(e)) for a, e in zip(slopes, noise, strict=False)), arb(0))
 
 
 def _is_consistent(component, kernel):
@@ -357,8 +367,18 @@ def _inputs_broken(question):
     return False
 
 
-def test_changes_are_rejected_or_harmless(file, chunk):
+@pytest.fixture(params=["states", "histories"])
+def any_file(request, tmp_path, file):
+    """A certificate from states, and one from histories with priors and disturbances."""
+    if request.param == "states":
+        return file
+    request.getfixturevalue("of_histories")[0].save(tmp_path / "histories.json")
+    return tmp_path / "histories.json"
+
+
+def test_changes_are_rejected_or_harmless(any_file, chunk):
     """Each change gets a fresh digest, so that it is the proof that has to find it."""
+    file = any_file
     original = json.loads(file.read_text())
     assert is_implied(original)
     rejected = {}
@@ -402,9 +422,9 @@ HOSTILE = {
     "many weights": lambda text: _with_weights(text, 20_000),
     "many bytes": lambda text: text + " " * 2**25,
     "list": "[1, 2]",
-    "other version": lambda text: text.replace('"version": 2', '"version": 3'),
-    "true as a version": lambda text: text.replace('"version": 2', '"version": true'),
-    "version by a point": lambda text: text.replace('"version": 2', '"version": 2.0'),
+    "other version": lambda text: text.replace('"version": 3', '"version": 4'),
+    "true as a version": lambda text: text.replace('"version": 3', '"version": true'),
+    "version by a point": lambda text: text.replace('"version": 3', '"version": 3.0'),
     "not UTF-8": b"\xff\xfe\x00",
 }
 
@@ -1008,6 +1028,8 @@ def with_many_steps(content):
         "kernel": {"kind": "SquaredExponential", "lengthscale": 2.0},
         "norm_bound": {"value": 1.0, "provenance": ""},
         "noise_bound": {"value": 0.1, "provenance": ""},
+        "disturbance_bound": {"value": 0.0, "provenance": ""},
+        "prior": None,
         "consistency": {"inputs": [], "weights": []},
         "lower": {**nothing, "bound": -2.0},
         "upper": {**nothing, "bound": 2.0},
@@ -1182,6 +1204,88 @@ def test_exit_codes_are_in_the_help_and_those_of_wrong_use_are_none_of_the_verdi
 
 
 def test_certificates_of_version_1_say_what_to_do(file, capsys):
-    file.write_text(file.read_text().replace('"version": 2', '"version": 1', 1))
+    file.write_text(file.read_text().replace('"version": 3', '"version": 1', 1))
     assert checker.main([str(file)]) == 4
     assert "certify the plan again" in capsys.readouterr().out
+
+
+# ---- histories, priors and disturbances
+
+
+@pytest.fixture(scope="module")
+def of_histories(tmp_path_factory):
+    """A certificate of a plan on windows of a recording with lags, and the file with the recording."""
+    rng = np.random.default_rng(3)
+    _, measured, torques = swings(rng, 180, 0.01)
+    names = {"state_names": ["angle", "rate"], "input_names": ["torque"]}
+    file = tmp_path_factory.mktemp("recording") / "recording.csv"
+    whole = rc.Trajectories(measured[None], torques[None], 0.011, **names)
+    rc.save_trajectories(whole, file)
+    shape = {"output_lags": 2, "input_lags": 1, "every": 2}
+    runs = rc.load_trajectories(
+        file, horizon=3, noise_bound=0.011, disturbance_bound=0.02, initial_state_noise=0.001, **names, **shape
+    )
+    predictor = rc.MultiStepPredictor.select(runs, [4.0], prior="affine")
+    limits = rc.Limits({"angle": (-1.0, 9.0), "rate": (-9.0, 9.0)}, inputs={"torque": (-1.0, 1.0)})
+    return rc.certify(predictor, runs.histories[40], runs.inputs[40], limits), file, runs
+
+
+def test_histories_priors_and_disturbances_are_proved(of_histories, tmp_path):
+    certificate, recording, runs = of_histories
+    certificate.save(tmp_path / "plan.json", data_file=recording)
+    for data in (None, recording):
+        result = rc.verify(tmp_path / "plan.json", data=data)
+        assert result.accepted, result.reason
+        assert max(row["share"] for row in result.slacks) < 1e-8
+    assert "consistency proved through all" in result.samples
+    assert result.plan[0].startswith("from angle = ")
+    assert "torque[-1] = " in result.plan[0]
+    assert "norm of what an affine prior leaves at most" in result.assumptions[0]
+    assert 'disturbances at most 0.02 ("given with the runs")' in result.assumptions[0]
+    rc.save_trajectories(runs, tmp_path / "windows.npz")
+    certificate.save(tmp_path / "plan.json")
+    result = rc.verify(tmp_path / "plan.json", data=tmp_path / "windows.npz")
+    assert result.accepted, result.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda content: content["steps"][0][0]["prior"].update(offset=0.3), "the witness proves|is claimed|follow"),
+        (lambda content: content["steps"][1][1]["prior"]["slopes"].__setitem__(0, 0.0), "is claimed|not follow"),
+        (lambda content: content["steps"][1][1].update(prior=None), "is claimed|does not follow"),
+        (lambda content: content["steps"][2][0]["disturbance_bound"].update(value=0.0), "does not follow"),
+        (lambda content: content["data"].update(shape=[2, 1, 1]), "is not in the recordings"),
+        (lambda content: content["data"].update(shape=[1, 3, 2]), "is not in the recordings"),
+        (lambda content: content["data"].update(shape=[2, 1]), "data.shape must be a list of 3"),
+        (lambda content: content["data"].update(shape=[2, 1, 2.0]), "data.shape must be how many"),
+        (lambda content: content["data"].update(shape=[1, 0, 2]), "question.x0 must be a list of 2"),
+        (lambda content: content["data"].update(initial_state_noise=[0.0] * 5), "does not follow"),
+    ],
+)
+def test_forged_histories_priors_and_disturbances_are_found(of_histories, tmp_path, change, reason):
+    certificate, recording, _ = of_histories
+    certificate.save(tmp_path / "plan.json", data_file=recording)
+    content = json.loads((tmp_path / "plan.json").read_text())
+    change(content)
+    rewrite(tmp_path / "plan.json", content)
+    result = rc.verify(tmp_path / "plan.json", data=recording)
+    assert not result.accepted
+    assert re.search(reason, result.reason), result.reason
+
+
+def test_a_certificate_of_version_2_is_still_accepted(file):
+    content = json.loads(file.read_text())
+    content["version"] = 2
+    del content["data"]["shape"]
+    for row in content["steps"]:
+        for component in row:
+            del component["prior"], component["disturbance_bound"]
+    rewrite(file, content)
+    assert rc.verify(file).accepted
+    content["steps"][0][0]["upper"]["bound"] -= 0.01
+    rewrite(file, content)
+    assert not rc.verify(file).accepted
+    content["steps"][0][0].update(prior=None, disturbance_bound={"value": 0.0, "provenance": ""})
+    rewrite(file, content)
+    assert "the digest does not match" in rc.verify(file).reason

@@ -39,11 +39,11 @@ def noise_by_step(given: npt.ArrayLike, name: str, states: FloatArray) -> FloatA
 
 
 def checked_histories(given: npt.ArrayLike | None, states: FloatArray, inputs: FloatArray, shape: Shape) -> FloatArray:
-    """One row per run, whose first entries are the states at its beginning; by default these alone."""
-    if given is None:
-        if shape.lead:
-            raise InputError("runs with lags need histories: from_recordings cuts them")
+    """One row per run, whose first entries are the states at its beginning; these alone where there are no lags."""
+    if not shape.lead:
         return np.ascontiguousarray(states[:, 0])
+    if given is None:
+        raise InputError("runs with lags need histories: from_recordings cuts them")
     array = as_floats(given, "histories")
     wanted = (len(states), shape.output_lags * states.shape[2] + shape.input_lags * inputs.shape[2])
     if array.shape != wanted:

@@ -29,7 +29,7 @@ class Shape(NamedTuple):
     @classmethod
     def of(cls, given: Sequence[int] | npt.NDArray[Any]) -> Shape:
         """Three whole numbers, none too small."""
-        values = as_floats(given, "shape").tolist()
+        values = as_floats(given, "shape").ravel().tolist()
         for name, least, value in zip(cls._fields, (1, 0, 1), values, strict=True):
             if value != int(value) or value < least:
                 raise InputError(f"{name} must be a whole number, at least {least}; got {value:g}")

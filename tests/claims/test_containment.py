@@ -51,6 +51,8 @@ def component_of(envelope, **parts):
     return {
         "kernel": json.loads(json.dumps(envelope.kernel.to_dict())),
         "norm_bound": {"value": envelope.radius},
+        "disturbance_bound": {"value": 0.0},
+        "prior": None,
         **parts,
     }
 

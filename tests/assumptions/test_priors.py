@@ -1,0 +1,110 @@
+"""Affine priors: exact where they are said to be, and of no influence on what is true."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import rkhs_control as rc
+from rkhs_control.assumptions.intervals import step_observations
+from rkhs_control.assumptions.priors import AffinePrior, residual
+
+
+def exact(prior, z):
+    return Fraction(prior.offset) + sum(
+        Fraction(a) * Fraction(v) for a, v in zip(prior.slopes, z.tolist(), strict=True)
+    )
+
+
+def test_residuals_hold_the_truth_in_exact_arithmetic(rng):
+    for _ in range(200):
+        n_dims = int(rng.integers(1, 8))
+        prior = AffinePrior(rng.normal() * 10.0 ** rng.uniform(-8, 8), tuple(rng.normal(size=n_dims) * 1e3))
+        Z = rng.normal(size=(5, n_dims)) * 10.0 ** rng.uniform(-6, 6)
+        y, bound = rng.normal(size=5) * 10.0 ** rng.uniform(-8, 8), 10.0 ** rng.uniform(-20, 0)
+        rest, wider = residual(prior, Z, y, bound)
+        for z, value, r, w in zip(Z, y.tolist(), rest.tolist(), wider.tolist(), strict=True):
+            truth = Fraction(value) - exact(prior, z)
+            assert abs(Fraction(r) - truth) + Fraction(bound) <= Fraction(w)
+        for z, value, error in zip(Z, prior(Z).tolist(), prior.error(Z).tolist(), strict=True):
+            assert abs(Fraction(value) - exact(prior, z)) <= Fraction(error)
+
+
+def test_change_is_that_of_the_worst_corner(rng):
+    prior = AffinePrior(1.0, (2.0, -3.0, 0.5))
+    assert prior.change(np.array([0.25, 0.5])) == pytest.approx(2.0)
+    assert prior.change(np.array([0.25, 0.5])) >= 2.0
+    assert prior.change(np.zeros(2)) == 0.0
+
+
+def test_a_fitted_prior_is_the_plane_through_data_that_lie_in_one(rng):
+    Z = rng.normal(size=(40, 3)) * np.array([1.0, 1e3, 1e-3]) + np.array([5.0, 0.0, 1.0])
+    y = 2.0 + Z @ np.array([1.0, -0.01, 300.0])
+    prior = AffinePrior.fitted(Z, y)
+    np.testing.assert_allclose(prior.slopes, [1.0, -0.01, 300.0], rtol=1e-6)
+    np.testing.assert_allclose(prior(Z), y, rtol=1e-9)
+    constant = AffinePrior.fitted(np.column_stack([Z, np.ones(40)]), y)
+    assert constant.slopes[3] == 0.0
+
+
+def test_a_plant_that_is_nearly_affine_needs_a_smaller_norm_and_gets_narrower_boxes(plant, rng):
+    from plants import feedback_inputs, recorded
+
+    runs = recorded(plant, np.random.default_rng(5))
+    without, with_prior = (rc.MultiStepPredictor.select(runs, prior=prior) for prior in (None, "affine"))
+    norms = [[[b.value for b in row] for row in p.norm_bounds] for p in (without, with_prior)]
+    assert np.mean(norms[1]) < 0.5 * np.mean(norms[0])
+    x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (40, 2))
+    inputs = feedback_inputs(plant, x0, 3)
+    tubes = [p.boxes(x0, inputs) for p in (without, with_prior)]
+    truth = plant.simulate(x0, inputs)[:, 1:]
+    assert all(tube.contains(truth).all() for tube in tubes)
+    widths = [(tube.upper - tube.lower).mean() for tube in tubes]
+    assert widths[1] < widths[0]
+
+
+def test_a_prior_of_zero_changes_no_bit(plant):
+    from plants import recorded
+
+    runs = recorded(plant, np.random.default_rng(5), n_runs=40)
+    data, same = (step_observations(runs, 2, 1, prior=prior) for prior in (None, AffinePrior(0.0, (0.0,) * 4)))
+    np.testing.assert_array_equal(data.X, same.X)
+    np.testing.assert_allclose(data.lower, same.lower, rtol=0.0, atol=1e-14)
+    assert (same.lower <= data.lower).all()
+
+
+def test_priors_of_the_wrong_size_or_name_are_refused(plant):
+    from plants import recorded
+
+    runs = recorded(plant, np.random.default_rng(5), n_runs=30)
+    with pytest.raises(rc.InputError, match=r"priors\[0\] must have 3 slopes; got 2"):
+        rc.MultiStepPredictor(runs, rc.SquaredExponential(20.0), 50.0, priors=AffinePrior(0.0, (1.0, 2.0)))
+    with pytest.raises(rc.InputError, match="prior must be 'affine' or None; got 'linear'"):
+        rc.MultiStepPredictor.select(runs, prior="linear")
+
+
+def test_plans_on_models_with_priors_predict_what_these_say(plant):
+    from plants import quadratic, recorded
+
+    runs = recorded(plant, np.random.default_rng(5))
+    predictor = rc.MultiStepPredictor.select(runs, [20.0], prior="affine")
+    nominal = rc.CertaintyEquivalentOCP.from_predictor(
+        predictor,
+        regularisations=1e-2,
+        cost=quadratic(plant),
+        limits=rc.Limits(rc.Box([0.0, 0.0], [9.0, 9.0]), plant.input_limits),
+    )
+    start = np.array([2.3, 0.9])
+    plan = nominal.solve(start)
+    z = np.array([[*start, *plan.inputs.ravel()]])
+    np.testing.assert_allclose([model(z)[0] for model in nominal.models[2]], plan.states[2], rtol=1e-9)
+    limits = raised_limits(predictor, start, plan.inputs)
+    found = rc.RobustOCP(predictor, nominal, limits).solve(start)
+    assert found.certificate.verdict.name == "CERTIFIED", found.certificate.explain()
+
+
+def raised_limits(predictor, start, inputs):
+    """Limits that the plan's box passes by a little."""
+    tube = predictor.boxes(start, inputs)
+    low = float(tube.lower[:, 1].min())
+    return rc.Box([0.0, low + 0.05 * float((tube.upper - tube.lower)[:, 1].min())], [9.0, 9.0])
