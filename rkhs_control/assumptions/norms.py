@@ -72,10 +72,13 @@ class NormBound:
         start.require_found(gram, data.lower, data.upper)
 
 
-def least_norm_estimate(data: Observations, kernel: Kernel) -> NormBound:
-    """The least norm of a function through all intervals: the noise-aware lower estimate of the norm."""
+def least_norm_estimate(data: Observations, kernel: Kernel, *, in_balls: bool = True) -> NormBound:
+    """The least norm of a function through all intervals: the noise-aware lower estimate of the norm.
+
+    Where double-doubles lose it, it is looked for `in_balls`, which may take seconds, or else is an error.
+    """
     gram = Gram(data.X, kernel)
-    solution = least_norm(gram, data.lower, data.upper)
+    solution = least_norm(gram, data.lower, data.upper, in_balls=in_balls)
     solution.require_found(gram, data.lower, data.upper)
     proved = solution.certified_norm(gram, data.lower, data.upper)
     # rounded up, so that it is not itself refuted

@@ -202,7 +202,7 @@ def _estimate(
 
     def needed(norm: float) -> float:
         try:
-            return least_norm_estimate(widened(norm), kernel).value
+            return least_norm_estimate(widened(norm), kernel, in_balls=False).value
         except SolverError:
             return math.inf
 

@@ -16,8 +16,8 @@ from ..data.arrays import LARGEST, FloatArray
 from ..kernels.base import Kernel
 from .witness import Witness
 
-MOST_ROWS = 400
-"""Of more data than this the least norm is not looked for."""
+MOST_ROWS = 64
+"""Of more data than this the least norm is not looked for: it would take minutes."""
 MOST_WORK = 3e7
 """Of solving, which takes the cube of the active points, altogether: twenty seconds or so."""
 _BITS = (192, 384, 768)

@@ -83,7 +83,7 @@ class LeastNorm:
         return max(self.proved, *norms)
 
 
-def least_norm(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastNorm:
+def least_norm(gram: Gram, lower: FloatArray, upper: FloatArray, *, in_balls: bool = True) -> LeastNorm:
     """The function of least norm through the intervals.
 
     Where doubles lose it, the start of paths is that along a regularised matrix, and the weights of the least norm
@@ -98,7 +98,7 @@ def least_norm(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastNorm:
     solution, agreement = _in_double_doubles(gram, lower, upper, solution=solution)
     if not gram.is_dense or agreement >= _GOOD_AGREEMENT:
         return replace(solution, is_found=gram.is_dense)
-    proved = proved_least_norm(gram.kernel, gram.X, lower=lower, upper=upper)
+    proved = proved_least_norm(gram.kernel, gram.X, lower=lower, upper=upper) if in_balls else None
     if proved is None:
         return replace(solution, is_found=agreement >= _AGREEMENT)
     return replace(solution, precise=proved.witness, proved=proved.norm, is_found=proved.norm <= LARGEST)
