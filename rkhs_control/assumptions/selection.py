@@ -34,6 +34,9 @@ NormEstimate = Literal["least_norm", "interpolant"]
 _NEARLY = 0.1
 """A lengthscale whose mean squared error is larger by no more than this share does nearly as well."""
 
+_HOPELESS = 1e9
+"""Norms beyond this multiple of the outputs are not looked for where they widen intervals themselves."""
+
 SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Where no lengthscales are given: so many standard deviations of each coordinate."""
 
@@ -155,7 +158,7 @@ def select_assumptions(
         growth = _growth(intervals, model, in_blocks=runs.is_windowed)
         if norm_estimate == "interpolant":
             estimate = norm_growth(data.X, data.centre, model).estimate
-        hidden = measurement_bound(runs, n, i) / math.sqrt(model.variance)
+        hidden = _hidden(runs, n, i, model)
         if hidden > estimate.value:
             estimate = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
         return _Choice(model, estimate.times(safety_factor), ridge, growth)
@@ -206,7 +209,11 @@ def _estimate(
         except SolverError:
             return math.inf
 
-    low, high = 0.0, max(float(np.abs(data.centre).max()) / math.sqrt(kernel.variance), TINY)
+    small = max(_hidden(runs, n, i, kernel), TINY)
+    if (enough := needed(small)) <= small:  # no estimate is below what noise could hide
+        return NormBound(enough, f"least norm through {len(data)} intervals ({enough:.6g})", 1.0), widened(small)
+    low, high = small, max(float(np.abs(data.centre).max()) / math.sqrt(kernel.variance), 2.0 * small)
+    hopeless = _HOPELESS * high
     while is_refuted(high):
         low, high = high, 2.0 * high
     while high - low > 1e-2 * high:
@@ -214,8 +221,18 @@ def _estimate(
         low, high = (middle, high) if is_refuted(middle) else (low, middle)
     while needed(high) > high:  # rounding had hidden that it is refuted
         high *= 2.0
+        if high > hopeless:
+            raise SolverError(
+                f"no norm bound up to {high:.3g} was found that the {len(data)} intervals do not refute, though they "
+                "widen with it; raise noise_bound or disturbance_bound, shorten the lengthscale, or take more lags"
+            )
     text = f"least norm through {len(data)} intervals ({high:.6g}) widened for uncertain initial states"
     return NormBound(high, text, 1.0), widened(high)
+
+
+def _hidden(runs: Trajectories, n: int, i: int, kernel: Kernel) -> float:
+    """The norm of a bump as high as noise and disturbances, which could hide it."""
+    return measurement_bound(runs, n, i) / math.sqrt(kernel.variance)
 
 
 def _for_models(runs: Trajectories, n: int, i: int, noise: FloatArray, prior: Prior) -> Observations:
