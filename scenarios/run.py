@@ -28,14 +28,17 @@ class StudyResult:
 
     @property
     def scenario(self) -> Scenario:
+        """What was run."""
         return self.task.scenario
 
     @property
     def material(self) -> Material:
+        """What its questions were answered with."""
         return self.task.material
 
     @property
     def work(self) -> Work:
+        """How it was run."""
         return self.task.work
 
     def find(self, wanted: type[AnyOutcome]) -> AnyOutcome | None:

@@ -134,14 +134,17 @@ class CertaintyEquivalentOCP:
 
     @property
     def horizon(self) -> int:
+        """The number of steps."""
         return len(self.models)
 
     @property
     def state_limits(self) -> Box:
+        """The box of the predicted states."""
         return self.limits.states  # type: ignore[return-value]  # checked when built
 
     @property
     def input_limits(self) -> Box:
+        """The box of the inputs."""
         return self.limits.inputs  # type: ignore[return-value]
 
     @property

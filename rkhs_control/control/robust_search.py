@@ -39,6 +39,8 @@ _PATIENCE, _PROGRESS = 4, 0.9  # given up if what is lacking does not fall to th
 
 @dataclass(frozen=True, eq=False)
 class Task:
+    """Where a search starts from, and what counts in it."""
+
     x0: FloatArray
     start: Plan
     is_repair: bool
@@ -48,6 +50,8 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
+    """A plan on the way, with its boxes and what they lack."""
+
     inputs: FloatArray
     ends: FloatArray
     """Of the boxes, lower and upper: `(n_steps, n_states, 2)`."""
@@ -64,7 +68,8 @@ class Iterate:
     @property
     def widths(self) -> FloatArray:
         """Of the boxes at every step, in the widest direction."""
-        return (self.ends[:, :, 1] - self.ends[:, :, 0]).max(axis=1, initial=0.0)
+        widths: FloatArray = (self.ends[:, :, 1] - self.ends[:, :, 0]).max(axis=1, initial=0.0)
+        return widths
 
     @property
     def is_near_limits(self) -> npt.NDArray[np.bool_]:

@@ -42,6 +42,7 @@ class Target:
 
     @classmethod
     def of(cls, certificate: Certificate) -> Target:
+        """The failing constraints of an undecided certificate; others are refused."""
         if certificate.verdict is not Verdict.UNDECIDED:
             why = {
                 Verdict.CERTIFIED: "it is certified: there is nothing left to find out",
@@ -70,6 +71,7 @@ class Target:
         return float(np.maximum(0.0, -self.margins).sum())
 
     def gain(self, growth: FloatArray) -> float:
+        """By how much the sum of what is lacking falls if the margins grow by `growth`."""
         return self.lacking - float(np.maximum(0.0, -self.margins - growth).sum())
 
     def merit(self, growth: FloatArray) -> tuple[float, float]:

@@ -194,7 +194,8 @@ class _Problem:
     def reserves(self) -> FloatArray:
         """Margins that points keep: bounds computed another way may differ by their gaps, and shall certify as well."""
         limits = np.array([abs(c.limit) for c in self.constraints])
-        return 2.0 * SMALL_GAP * np.maximum(limits, 1e-3 * self.sizes)
+        reserves: FloatArray = 2.0 * SMALL_GAP * np.maximum(limits, 1e-3 * self.sizes)
+        return reserves
 
     def point(self, s: FloatArray) -> FloatArray:
         return self.bounds.clip(self.bounds.lower + self.ranges * s)

@@ -55,6 +55,7 @@ class RegularisedValue(Points):
 
     @classmethod
     def many(cls, queries: FloatArray, added: float) -> list[RegularisedValue]:
+        """One per row of `queries`."""
         return [cls(x[None, :], np.ones(1), added) for x in queries]
 
     def squared_norm(self, kernel: Kernel) -> float:
@@ -89,9 +90,11 @@ class Surface:
 
     @property
     def distance(self) -> float:
+        """The average distance of the bound to the truth."""
         return float(np.mean(self.upper - self.truth))
 
     def row(self) -> Comparison:
+        """The average distance beside the printed one."""
         printed = DISTANCES[self.noise][self.design]
         return Comparison(
             f"{self.design}, noise {self.noise:g}: average distance of C to the truth",
@@ -137,6 +140,7 @@ class Slice:
 
     @property
     def bands(self) -> list[Band]:
+        """The optimal band, ours and as coded, then the closed form, as coded and without a nugget."""
         return [self.optimal, self.optimal_as_coded, self.closed_form, self.closed_form_plain]
 
     @property
@@ -153,6 +157,7 @@ class Slice:
         return int(np.any(left, axis=0).sum())
 
     def rows(self) -> list[Comparison]:
+        """The mean widths beside the printed ones."""
         optimal, as_coded, closed_form, plain = (float(band.width.mean()) for band in self.bands)
         printed = WIDTHS[self.design]
         return [

@@ -48,10 +48,12 @@ Samples = tuple[FloatArray, FloatArray]
 
 
 def cost(z: FloatArray) -> float:
+    """The squared distance to `(1, 5)`."""
     return float((z[0] - 1.0) ** 2 + (z[1] - 5.0) ** 2)
 
 
 def cost_gradient(z: FloatArray) -> FloatArray:
+    """The gradient of `cost`."""
     return np.array([2.0 * (z[0] - 1.0), 2.0 * (z[1] - 5.0)])
 
 
@@ -70,6 +72,7 @@ def paper_samples(design: str, n: int) -> list[Samples]:
 
 
 def envelope_of(samples: Samples, nugget: float = 0.0) -> OptimalEnvelope:
+    """The optimal envelope under the assumptions of the paper."""
     return OptimalEnvelope(Observations(*samples, NOISE), _KERNEL, henon.NORM_BOUND, nugget=nugget)
 
 
@@ -143,9 +146,11 @@ class Case:
 
     @property
     def mean(self) -> float:
+        """The mean cost over the data sets."""
         return float(np.mean([optimum.cost for optimum in self.optima]))
 
     def row(self, true_cost: float) -> Comparison:
+        """Beside the printed cost; ours may be lower, but never below the true optimum."""
         printed = PRINTED[self.design][self.n]
         sizes = f", mean of {len(self.sets)} sets" if len(self.sets) > 1 else ""
         reproduced = abs(self.as_printed - printed) <= 0.01
@@ -159,6 +164,7 @@ class Case:
 
 
 def paper_case(design: str, n: int) -> Case:
+    """One entry of the authors' table: solved by us, and searched as they did."""
     sets = paper_samples(design, n)
     as_printed = float(np.mean([search_as_printed(samples) for samples in sets]))
     return Case(design, n, sets, [solve(samples) for samples in sets], as_printed)

@@ -104,6 +104,7 @@ class Column:
         return holds[kind] and rounds_to(self.as_coded[kind], self.printed[kind], accuracy)
 
     def row(self, kind: str) -> Comparison:
+        """One width beside the printed one."""
         table = "I" if self.noise == min(PRINTED) else "II"
         return Comparison(
             f"{table} {self.design} {kind}, Gamma {self.norm_bound:g}, dbar {self.noise_bound:g}",
