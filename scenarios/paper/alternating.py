@@ -16,12 +16,13 @@ from ...envelopes.optimal import OptimalEnvelope
 from ...kernels.radial import SquaredExponential
 from ...models import henon
 from ...reporting.figures import panels_of
+from ...reporting.palette import BLUE, RED
 from ..material import Work
 from .result import Comparison, PaperResult
 
 TURNS = (1, 2, 3, 5, 8, 12, 20, 40)
 _PRINTED_TURNS = (1, 2, 5, 12, 40)
-_COLOURS = ("#0072B2", "#D55E00")
+_COLOURS = (BLUE, RED)
 _SHOWN_FROM = 1e-12  # smaller differences are rounding
 
 

@@ -23,8 +23,9 @@ from ...kernels.radial import SquaredExponential
 from ...models import henon
 from ...parallel import collect, in_parallel
 from ...reporting.figures import panels_of
+from ...reporting.palette import BLUE, GREEN, ORANGE
 from ..material import Work
-from .henon import BLUE, CONIC_ACCURACY, GREEN, ORANGE, PYTHON_NUGGET, RegularisedValue, rounds_to
+from .henon import CONIC_ACCURACY, PYTHON_NUGGET, RegularisedValue, rounds_to
 from .result import Comparison, PaperResult
 
 KINDS = ("opt", "sub", "gp")
