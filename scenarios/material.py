@@ -110,7 +110,7 @@ class Material:
         ]
 
     def remarks(self) -> Iterator[str]:
-        """What all answers rest on, a line each."""
+        """What all answers rest on, one line each."""
         if text := self.predictors[OPTIMAL].assumption_text:
             yield text
         if self.doubt:

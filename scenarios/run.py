@@ -57,7 +57,7 @@ class StudyResult:
         return any(outcome.is_contradicted for outcome in self.outcomes)
 
     def remarks(self) -> Iterator[str]:
-        """What there is to say besides tables, a line each: of the plans, of what they rest on, of other studies."""
+        """What there is to say besides tables, one line each: of the plans, of what they rest on, of other studies."""
         plans = self.find(PlansOutcome)
         if plans is not None:
             yield from plans.remarks()

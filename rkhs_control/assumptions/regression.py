@@ -19,7 +19,7 @@ from ..kernels.base import Kernel
 from ..kernels.radial import SquaredExponential
 
 Lengthscale = float | Sequence[float]
-"""A number, or one a dimension."""
+"""A number, or one per dimension."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def cross_validate(
 ) -> CrossValidation:
     """k-fold cross-validation of kernel ridge regression over lengthscales and regularisations.
 
-    `kernel` makes a kernel from a lengthscale (a number, or one a dimension); `rng` shuffles the data into folds, and
+    `kernel` makes a kernel from a lengthscale (a number, or one per dimension); `rng` shuffles the data into folds, and
     without one every `folds`-th datum makes a fold.
     """
     ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng)
@@ -119,7 +119,7 @@ def cross_validate_per_dimension(
     sweeps: int = 3,
     rng: np.random.Generator | None = None,
 ) -> CrossValidation:
-    """One lengthscale a dimension, by coordinate descent of the held-out error from the best of `cross_validate`.
+    """One lengthscale per dimension, by coordinate descent of the held-out error from the best of `cross_validate`.
 
     A sweep takes the dimensions in turn and multiplies or divides the lengthscale by a step as long as that lowers the
     error; then it chooses the regularisation again. The first sweep moves none more than once, lest it run off while

@@ -24,7 +24,7 @@ from ..kernels.base import Kernel
 from ..parallel import Progress, in_parallel
 from ..prediction.predictor import MultiStepPredictor, by_step_and_state
 
-_PLANS_A_TASK = 20
+_PLANS_PER_TASK = 20
 
 Cost = Callable[[Any, Any, int], Any]
 """`cost(x, u, n)`: a CasADi expression of the predicted state at step `n` and the input that leads there."""
@@ -207,7 +207,7 @@ class CertaintyEquivalentOCP:
 
     def solve_many(self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None) -> list[Plan]:
         """A plan from every row of `x0`, each from the same guess, so that nothing depends on how they are shared."""
-        return solve_from(self, as_points(x0, "x0", self.state_limits.n_dims), _PLANS_A_TASK, n_jobs, progress)
+        return solve_from(self, as_points(x0, "x0", self.state_limits.n_dims), _PLANS_PER_TASK, n_jobs, progress)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_compiled"}

@@ -79,7 +79,7 @@ class Target:
         return self.gain(growth), float((self.margins + growth).min())
 
     def order(self, Z: FloatArray) -> list[int]:
-        """Experiments, a row each, by their estimated merit; those that are not worth a second look are left out."""
+        """Experiments, one per row, by their estimated merit; those that are not worth a second look are left out."""
         falls = np.array([bound.estimated_falls(Z) for bound in self.bounds])
         merits = [self.merit(growth) for growth in (self.shares @ falls).T]
         ranked = sorted(range(len(Z)), key=lambda k: merits[k], reverse=True)

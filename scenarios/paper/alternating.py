@@ -138,7 +138,7 @@ def _figure(convergences: list[Convergence]) -> Any:
     left.minorticks_off()
     left.set_xlabel("turns")
     left.set_ylabel("width beyond the optimum, relative")
-    right.set_xlabel("milliseconds a bound")
+    right.set_xlabel("milliseconds per bound")
     for ax in (left, right):
         ax.legend(fontsize="small")
     return figure

@@ -211,7 +211,7 @@ def run(work: Work) -> PaperResult:
 
 
 def _figure(groups: Sequence[Sequence[Column]]) -> Any:
-    """Widths by kind: a panel a design and noise level."""
+    """Widths by kind: one panel per design and noise level."""
     figure, panels = panels_of(2, -(-len(groups) // 2), width=5.2, height=3.2, sharey=True)
     for axes, columns in zip(panels.flat, groups, strict=False):
         for kind, colour in zip(KINDS, (BLUE, GREEN, ORANGE), strict=True):

@@ -192,7 +192,7 @@ class ClosedLoopOutcome(Outcome):
             )
             description = f"Closed loops under the controller {name}: {tally.n_outside} violations of the limits."
             pictures.append(Picture(self._figure([name]), description))
-        header = ("controller", "steps", "outside limits", "though certified", "mean cost", "safe input", "ms a step")
+        header = ("controller", "steps", "outside limits", "though certified", "mean cost", "safe input", "ms per step")
         text = "Each controller on the simulated plant, from the same initial states."
         if self.n_refuted:
             text += (

@@ -152,7 +152,7 @@ def test_default_choice_holds_for_a_pendulum():
 
 
 def pendulum(x0, inputs, dt=0.01):
-    """By the classical Runge-Kutta method, ten steps a sample."""
+    """By the classical Runge-Kutta method, ten steps per sample."""
     x, states = x0.T, [x0]
     for k in range(inputs.shape[1]):
 
