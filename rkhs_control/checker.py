@@ -99,6 +99,7 @@ class Work:
         self.limit, self.done = limit, 0
 
     def take(self, units: int) -> None:
+        """Count `units` of work, and refuse to go on beyond the limit."""
         self.done += units
         if self.done > self.limit:
             raise RejectedError(
@@ -398,10 +399,11 @@ def _list(value: Any, what: str, size: int | None = None) -> list[Any]:
 
 def _numbers(value: Any, what: str, size: int | None = None) -> list[float]:
     """Finite doubles: whole numbers count only where they are the same number as a double."""
-    for x in _list(value, what, size):
+    values = _list(value, what, size)
+    for x in values:
         if type(x) is not float and (type(x) is not int or abs(x) > sys.float_info.max or x != float(x)):
             raise RejectedError(f"{what} must hold finite numbers of double precision")
-    return value
+    return values
 
 
 def work_of(content: dict[str, Any], n_recorded: dict[int, int] | None = None) -> int:
@@ -734,6 +736,7 @@ class Fit(NamedTuple):
         return (value - low).min(high - value)
 
     def ends(self, i: int) -> tuple[arb, arb]:
+        """The interval of one sample, widened."""
         return arb(self.samples[i].least) - self.widening, arb(self.samples[i].most) + self.widening
 
     def is_repaired(self, work: Work) -> bool:
@@ -1088,11 +1091,13 @@ class Array(NamedTuple):
         return cls(kind, shape, content[start + size :])
 
     def shape_of(self, n_axes: int) -> tuple[int, ...]:
+        """The shape of an array of doubles that must have so many axes."""
         if self.kind != "<f8" or len(self.shape) != n_axes:
             raise ValueError(f"an array of doubles with {n_axes} axes is needed; there is {self.kind} {self.shape}")
         return self.shape
 
     def numbers(self) -> State:
+        """All entries in the order of the file; each must be finite."""
         values = struct.unpack(f"<{len(self.content) // 8}d", self.content)
         if not all(map(math.isfinite, values)):
             raise ValueError("a number is not finite")
@@ -1116,6 +1121,7 @@ class Array(NamedTuple):
         return rows if len(self.shape) == 2 else rows * n_rows
 
     def texts(self) -> list[str]:
+        """The entries of an array of names."""
         if self.kind == "<f8" or len(self.shape) != 1:
             raise ValueError("names must be texts")
         width = 4 * int(self.kind[2:])
@@ -1137,6 +1143,7 @@ def inequality(names: list[str], normal: list[float], offset: float) -> str:
 
 
 def limits_in_words(question: dict[str, Any]) -> list[str]:
+    """One line per limit of a state, an input or the change of an input."""
     limits, names = question["state_limits"], [named(name) for name in question["state_names"]]
     lines = [inequality(names, *row) for row in zip(limits["normals"], limits["offsets"], strict=True)]
     for key, what in (("input_limits", ""), ("input_rate_limits", "change of ")):
@@ -1148,6 +1155,7 @@ def limits_in_words(question: dict[str, Any]) -> list[str]:
 
 
 def plan_in_words(content: dict[str, Any]) -> list[str]:
+    """The initial state, then one line per input with its values at all steps."""
     question = content["question"]
     start = (f"{name} = {number(x)}" for name, x in zip(history_names(content), question["x0"], strict=True))
     held = zip(*question["inputs"], strict=True)
@@ -1170,6 +1178,7 @@ def history_names(content: dict[str, Any]) -> list[str]:
 
 
 def assumptions_in_words(content: dict[str, Any]) -> list[str]:
+    """What must hold for the claim to be true: one line per step and state, then the initial states."""
     question, data = content["question"], content["data"]
     lines = []
     for n, row in enumerate(content["steps"], start=1):

@@ -42,23 +42,30 @@ from .schema import (
 OPTIMAL, CLOSED_FORM = "optimal", "closed form"
 
 
+def _keep_silent(stage: str) -> Progress:
+    """Report the progress of a stage to nobody."""
+    return lambda done, total: None
+
+
 @dataclass(frozen=True, eq=False)
 class Work:
     """How a scenario is run: random numbers, processes, and whom to tell about progress."""
 
     seed: int
     n_jobs: int = 1
-    announce: Callable[[str], Progress] = field(default=lambda name: lambda done, total: None)
+    announce: Callable[[str], Progress] = _keep_silent
     """`announce(stage)` returns what the progress of the stage is reported to."""
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds, by stage."""
 
     @cached_property
     def rng(self) -> np.random.Generator:
+        """Random numbers from the seed."""
         return np.random.default_rng(self.seed)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Progress]:
+        """Announce a stage and add the time that it takes to `timings`."""
         began = time.perf_counter()
         yield self.announce(name)
         self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - began
@@ -84,6 +91,7 @@ class Material:
 
     @property
     def runs(self) -> Trajectories:
+        """The recorded runs."""
         return self.predictors[OPTIMAL].runs
 
     def start_noise(self, scenario: Scenario) -> FloatArray:
@@ -102,7 +110,7 @@ class Material:
         ]
 
     def remarks(self) -> Iterator[str]:
-        """What all answers rest on, a line each."""
+        """What all answers rest on, one line each."""
         if text := self.predictors[OPTIMAL].assumption_text:
             yield text
         if self.doubt:
@@ -255,7 +263,8 @@ def _spread(settings: PlantData, limits: Box) -> FloatArray:
     if isinstance(settings.runs, int):
         from scipy.stats.qmc import Halton
 
-        return lower + Halton(limits.n_dims, scramble=False).random(settings.runs) * (upper - lower)
+        spread: FloatArray = Halton(limits.n_dims, scramble=False).random(settings.runs)
+        return lower + spread * (upper - lower)
     if len(settings.runs) != limits.n_dims:
         raise InputError(f"plant.runs must be a number or one per state, {limits.n_dims}; got {settings.runs}")
     axes = [np.linspace(*ends) for ends in zip(lower, upper, settings.runs, strict=True)]
@@ -272,7 +281,7 @@ def _record(
     return Trajectories(
         states,
         inputs,
-        noise_bound=by_name(settings.noise_bound, plant.state_names, "plant.noise_bound"),  # type: ignore[arg-type]
+        noise_bound=by_name(settings.noise_bound, plant.state_names, "plant.noise_bound"),
         state_names=plant.state_names,
         input_names=plant.input_names,
         state_units=plant.state_units,

@@ -28,14 +28,17 @@ class StudyResult:
 
     @property
     def scenario(self) -> Scenario:
+        """What was run."""
         return self.task.scenario
 
     @property
     def material(self) -> Material:
+        """What its questions were answered with."""
         return self.task.material
 
     @property
     def work(self) -> Work:
+        """How it was run."""
         return self.task.work
 
     def find(self, wanted: type[AnyOutcome]) -> AnyOutcome | None:
@@ -54,7 +57,7 @@ class StudyResult:
         return any(outcome.is_contradicted for outcome in self.outcomes)
 
     def remarks(self) -> Iterator[str]:
-        """What there is to say besides tables, a line each: of the plans, of what they rest on, of other studies."""
+        """What there is to say besides tables, one line each: of the plans, of what they rest on, of other studies."""
         plans = self.find(PlansOutcome)
         if plans is not None:
             yield from plans.remarks()

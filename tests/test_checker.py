@@ -257,11 +257,11 @@ def mutate(content, rng):
             if isinstance(part, list):
                 del part[0]
     elif kind == "consistency":
-        weights = component["consistency"]["weights"]
-        weights[rng.integers(len(weights))] *= 1.0 + size
+        if weights := component["consistency"]["weights"]:
+            weights[rng.integers(len(weights))] *= 1.0 + size
     elif kind == "less consistency":
         for part in component["consistency"].values():
-            del part[0]
+            del part[:1]
     elif kind == "norm":
         component["norm_bound"]["value"] *= 1.0 + size
     elif kind == "margin":

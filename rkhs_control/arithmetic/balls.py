@@ -17,14 +17,17 @@ Ball = Any
 
 
 def exp(x: Ball) -> Ball:
+    """`e^x`."""
     return x.exp()
 
 
 def sqrt(x: Ball) -> Ball:
+    """The square root of `x`."""
     return x.sqrt()
 
 
 def log1p(x: Ball) -> Ball:
+    """`ln(1 + x)`."""
     return x.log1p()
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from decimal import Context, Decimal
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, types
@@ -54,11 +54,13 @@ class PreciseFall(NamedTuple):
         return PreciseFall(variance, high, low, 3.0 * (self.error + other.error) + 32.0 * SQUARED_ROUNDOFF)
 
 
-@intrinsic
-def _fma(context, a, b, c):  # type: ignore[no-untyped-def]
+def _fused_multiply_add(context, a, b, c):  # type: ignore[no-untyped-def]
     """`a b + c`, rounded once; in software where the processor has no such instruction."""
     signature = types.float64(types.float64, types.float64, types.float64)
     return signature, lambda context, builder, signature, args: builder.fma(*args)
+
+
+_fma: Any = intrinsic(_fused_multiply_add)  # compiled code calls it without the context
 
 
 @_compiled
@@ -78,12 +80,14 @@ def two_product(a, b):  # type: ignore[no-untyped-def]
 
 @_compiled
 def add(a, a_low, b, b_low):  # type: ignore[no-untyped-def]
+    """`a + b` within 3 `u^2` of `|a| + |b|`."""
     total, rest = two_sum(a, b)
     return two_sum(total, rest + (a_low + b_low))
 
 
 @_compiled
 def multiply(a, a_low, b, b_low):  # type: ignore[no-untyped-def]
+    """`a b` within 5 `u^2`."""
     product, rest = two_product(a, b)
     rest += _fma(a, b_low, a_low * b)
     total = product + rest
@@ -230,6 +234,7 @@ def matern_fall(order, r, r_low):  # type: ignore[no-untyped-def]
 
 @_compiled
 def add_all(a, a_low, b, b_low):  # type: ignore[no-untyped-def]
+    """`add` for the entries of two arrays."""
     high, low = np.empty_like(a), np.empty_like(a)
     for i in range(a.size):
         high[i], low[i] = add(a[i], a_low[i], b[i], b_low[i])
@@ -238,6 +243,7 @@ def add_all(a, a_low, b, b_low):  # type: ignore[no-untyped-def]
 
 @_compiled
 def multiply_all(a, a_low, factor, factor_low):  # type: ignore[no-untyped-def]
+    """`multiply` for the entries of an array, by one factor."""
     high, low = np.empty_like(a), np.empty_like(a)
     for i in range(a.size):
         high[i], low[i] = multiply(a[i], a_low[i], factor, factor_low)
@@ -258,6 +264,7 @@ def product_falls(variance_a, a, a_low, variance_b, b, b_low):  # type: ignore[n
 
 @_compiled
 def squared_exponential_falls(s, s_low):  # type: ignore[no-untyped-def]
+    """`1 - exp(-s / 2)`."""
     high, low = np.empty_like(s), np.empty_like(s)
     for i in range(s.size):
         high[i], low[i] = exponential_fall(0.5 * s[i], 0.5 * s_low[i])
@@ -266,6 +273,7 @@ def squared_exponential_falls(s, s_low):  # type: ignore[no-untyped-def]
 
 @_compiled
 def rational_quadratic_falls(s, s_low, alpha):  # type: ignore[no-untyped-def]
+    """`1 - (1 + s / (2 alpha))^-alpha`."""
     high, low = np.empty_like(s), np.empty_like(s)
     inverse, inverse_low = reciprocal(2.0 * alpha)
     guess = np.log1p(s * inverse)
@@ -279,6 +287,7 @@ def rational_quadratic_falls(s, s_low, alpha):  # type: ignore[no-untyped-def]
 
 @_compiled
 def matern12_falls(s, s_low):  # type: ignore[no-untyped-def]
+    """`1 - exp(-sqrt(s))`."""
     high, low = np.empty_like(s), np.empty_like(s)
     for i in range(s.size):
         r, r_low = root(s[i], s_low[i])

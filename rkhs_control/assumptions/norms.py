@@ -105,6 +105,7 @@ class NormGrowth:
 
     @property
     def estimate(self) -> NormBound:
+        """The last norm, as a bound that says where it comes from."""
         n, final = len(self.norms), float(self.norms[-1])
         text = f"norm of the interpolant of {n} samples taken as noise-free ({final:.6g})"
         return NormBound(max(final, TINY), text, 1.0)

@@ -20,7 +20,7 @@ from ..kernels.radial import SquaredExponential
 from .priors import AffinePrior
 
 Lengthscale = float | Sequence[float]
-"""A number, or one a dimension."""
+"""A number, or one per dimension."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def cross_validate(
 ) -> CrossValidation:
     """k-fold cross-validation of kernel ridge regression over lengthscales and regularisations.
 
-    `kernel` makes a kernel from a lengthscale (a number, or one a dimension); `rng` shuffles the data into folds, and
+    `kernel` makes a kernel from a lengthscale (a number, or one per dimension); `rng` shuffles the data into folds, and
     without one every `folds`-th datum makes a fold. With a `gap` the folds are blocks of neighbours, and so many data
     on either side of a block are left out while it is held out: windows of a recording share samples with those.
     """

@@ -244,8 +244,10 @@ def _for_models(runs: Trajectories, n: int, i: int, noise: FloatArray, prior: Pr
 
 
 def _growth(data: Observations, kernel: Kernel, *, in_blocks: bool) -> FloatArray:
-    """Least norms through `SHARES` of the data: from the first on where they are windows of recordings, or every so
-    many of them."""
+    """Least norms through `SHARES` of the data.
+
+    A share is the first so many of them where they are windows of recordings, and otherwise spread evenly.
+    """
     shares = [np.arange(len(data)) < share * len(data) for share in SHARES]
     if not in_blocks:
         shares = [np.arange(len(data)) * share % 1.0 < share for share in SHARES]

@@ -16,6 +16,8 @@ FORMAT: Literal["rkhs_control certificate"] = "rkhs_control certificate"
 
 
 class Part(BaseModel):
+    """What all parts share: no other fields than these, and only finite numbers."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
@@ -48,6 +50,8 @@ class QuestionPart(Part):
 
 
 class FilePart(Part):
+    """The file that the recordings were read from."""
+
     name: str
     sha256: str
     is_windowed: bool = Field(description="whether samples begin at any instant of a recording, not only at its first")
@@ -68,6 +72,8 @@ class DataPart(Part):
 
 
 class Assumed(Part):
+    """A bound that is assumed, and where it comes from."""
+
     value: float = Field(ge=0)
     provenance: str
 
@@ -115,6 +121,8 @@ class Component(Part):
 
 
 class Claim(Part):
+    """What the certificate says of the plan."""
+
     verdict: Literal["CERTIFIED", "UNDECIDED", "REFUTED"]
     margin: float | None = Field(description="the smallest of all; null without limits")
     margins: list[list[float]] = Field(
@@ -123,6 +131,8 @@ class Claim(Part):
 
 
 class MadeWith(Part):
+    """The versions, and the seed, that it was made with."""
+
     rkhs_control: str
     python: str
     numpy: str

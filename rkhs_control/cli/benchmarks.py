@@ -52,7 +52,7 @@ class Measurement:
     setup_s: float
     bound_s: float
     conic_ratio: float | None
-    """How many times faster a bound than the faster of the two conic formulations."""
+    """How many times faster, per bound, than the faster of the two conic formulations."""
     largest_relative_gap: float | None
     mean_active: float | None
     mean_width: float
@@ -175,7 +175,7 @@ class PlanMeasurement:
     n_samples: int
     bound_s: float
     conic_ratio: float
-    """How many times faster a bound than the conic programme."""
+    """How many times faster, per bound, than the conic programme."""
     plan_s: float | None = None
     """One plan: two bounds per step and state."""
     plans_per_second: float | None = None

@@ -79,7 +79,7 @@ def listing_table(listing: Listing) -> Table:
 
 
 def study_remarks(result: StudyResult) -> Iterator[str]:
-    """What else there is to say, a line each."""
+    """What else there is to say, one line each."""
     for remark in result.remarks():
         yield f"[yellow]{_text(remark)}[/yellow]" if remark == result.material.doubt else _text(remark)
     if result.is_contradicted:
@@ -106,7 +106,7 @@ def bench_table(measurements: list[dict[str, Any]]) -> Table:
         "problem",
         "samples",
         "method",
-        "a bound",
+        "per bound",
         "times\nfaster",
         "gap",
         "width",
@@ -136,7 +136,7 @@ def bench_table(measurements: list[dict[str, Any]]) -> Table:
 
 def plans_table(rows: list[dict[str, Any]]) -> Table:
     """Certifying plans, a row per method."""
-    table = Table("method", "samples", "one plan", "a bound", "plans a second", "faster than conic, a bound")
+    table = Table("method", "samples", "one plan", "per bound", "plans per second", "faster than conic, per bound")
     for row in rows:
         table.add_row(
             row["method"],
@@ -157,7 +157,7 @@ def leaderboard_table(entries: list[dict[str, Any]]) -> Table:
         "width",
         "x optimal",
         "truth in",
-        "a bound",
+        "per bound",
         "holds",
         caption="width: of the bounds, on average; truth in: share of the queries; holds: beyond what all methods "
         "assume, a noise and a norm bound",

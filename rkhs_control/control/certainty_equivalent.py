@@ -25,7 +25,7 @@ from ..kernels.base import Kernel
 from ..parallel import Progress, in_parallel
 from ..prediction.predictor import GivenPriors, MultiStepPredictor, by_step_and_state
 
-_PLANS_A_TASK = 20
+_PLANS_PER_TASK = 20
 
 Cost = Callable[[Any, Any, int], Any]
 """`cost(x, u, n)`: a CasADi expression of the predicted state at step `n` and the input that leads there."""
@@ -138,6 +138,7 @@ class CertaintyEquivalentOCP:
 
     @property
     def horizon(self) -> int:
+        """The number of steps."""
         return len(self.models)
 
     @property
@@ -148,10 +149,12 @@ class CertaintyEquivalentOCP:
 
     @property
     def state_limits(self) -> Box:
+        """The box of the predicted states."""
         return self.limits.states  # type: ignore[return-value]  # checked when built
 
     @property
     def input_limits(self) -> Box:
+        """The box of the inputs."""
         return self.limits.inputs  # type: ignore[return-value]
 
     @property
@@ -214,7 +217,7 @@ class CertaintyEquivalentOCP:
 
     def solve_many(self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None) -> list[Plan]:
         """A plan from every row of `x0`, each from the same guess, so that nothing depends on how they are shared."""
-        return solve_from(self, as_points(x0, "x0", self.n_history), _PLANS_A_TASK, n_jobs, progress)
+        return solve_from(self, as_points(x0, "x0", self.n_history), _PLANS_PER_TASK, n_jobs, progress)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_compiled"}

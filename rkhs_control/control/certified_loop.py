@@ -93,7 +93,8 @@ class _PlanUnderway:
     @property
     def inputs(self) -> FloatArray:
         """Of that step."""
-        return self.certificate.question.inputs[self.step]
+        inputs: FloatArray = self.certificate.question.inputs[self.step]
+        return inputs
 
     @property
     def rest(self) -> FloatArray:

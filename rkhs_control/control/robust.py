@@ -39,6 +39,7 @@ class RobustPlan:
 
     @property
     def success(self) -> bool:
+        """Whether the plan is certified."""
         return self.certificate.verdict is Verdict.CERTIFIED
 
     @property

@@ -28,9 +28,9 @@ _PENALTY, _HIGH_PENALTY = 1e3, 1e5  # of what a constraint lacks, against the co
 _BACKOFF, _BACKOFF_BY_RADIUS = 1e-4, 0.1  # shares of the boxes that limits are tightened by: tangents are not exact
 _OVERSHOOT = 1e-2  # likewise: at most so much more where a margin is negative, and no more than it is
 _STILL = 1e-4  # a plan that may move by less, as a share of the range of the inputs, has arrived
-_FIRST_RADIUS = 0.2  # of the region of trust, likewise
+_FIRST_RADIUS = 0.2  # of the trust region, likewise
 _NEAR = 2.0  # widths of a box: limits that are further away are not watched on the way
-_POOR, _GOOD = 0.25, 0.75  # shares of the promised gain: below, the region of trust shrinks; above, it may grow
+_POOR, _GOOD = 0.25, 0.75  # shares of the promised gain: below, the trust region shrinks; above, it may grow
 _ARRIVED = 1e-3  # a certified plan whose merit gains a smaller share has arrived
 _NEAREST_RUNS, _RESTARTS = 40, 3  # where to begin again, when the first search ends without a certificate
 _HOPELESS = 2.0  # but not if what is lacking is more than so many widths of the box that fails first
@@ -39,6 +39,8 @@ _PATIENCE, _PROGRESS = 4, 0.9  # given up if what is lacking does not fall to th
 
 @dataclass(frozen=True, eq=False)
 class Task:
+    """Where a search starts from, and what counts in it."""
+
     x0: FloatArray
     start: Plan
     is_repair: bool
@@ -48,6 +50,8 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
+    """A plan on the way, with its boxes and what they lack."""
+
     inputs: FloatArray
     ends: FloatArray
     """Of the boxes, lower and upper: `(n_steps, n_states, 2)`."""
@@ -64,7 +68,8 @@ class Iterate:
     @property
     def widths(self) -> FloatArray:
         """Of the boxes at every step, in the widest direction."""
-        return (self.ends[:, :, 1] - self.ends[:, :, 0]).max(axis=1, initial=0.0)
+        widths: FloatArray = (self.ends[:, :, 1] - self.ends[:, :, 0]).max(axis=1, initial=0.0)
+        return widths
 
     @property
     def is_near_limits(self) -> npt.NDArray[np.bool_]:

@@ -10,13 +10,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..arithmetic.rounding import add_down, add_up, up
 from ..errors import ContradictoryDataError, InputError
 from .arrays import FloatArray, as_floats, as_points, as_rows, as_vector, non_negative, require_finite
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class Observations:
-    """Samples `y_ij = f(x_i) + d_ij`, `|d_ij| <= noise_bound_ij`, as one interval a distinct input.
+    """Samples `y_ij = f(x_i) + d_ij`, `|d_ij| <= noise_bound_ij`, as one interval per distinct input.
 
     `f(x_i)` lies in `[lower_i, upper_i]` with `lower_i = max_j (y_ij - noise_bound_ij)` and `upper_i` its
     mirror. Several outputs at one input (the paper's matrix Lambda) and exact repeats of an input are
@@ -27,9 +28,9 @@ class Observations:
     X : (n_rows, n_dims)
         Inputs; a flat array is one dimension.
     y : (n_rows,), or a list of n_rows arrays
-        Outputs, one or several an input.
+        Outputs, one or several per input.
     noise_bound : float, or (n_rows,)
-        Largest possible noise, for all rows or one a row.
+        Largest possible noise, for all rows or one per row.
     """
 
     X: FloatArray
@@ -57,7 +58,7 @@ class Observations:
         rows = np.repeat(np.arange(len(inputs)), [len(values) for values in outputs])
         values = np.concatenate(outputs)
         noise_rows = noise[rows]
-        low, high = _add(values, -noise_rows, -np.inf), _add(values, noise_rows, np.inf)
+        low, high = add_down(values, -noise_rows), add_up(values, noise_rows)
         self._set(inputs, rows, low, high, noise)
 
     @classmethod
@@ -115,7 +116,7 @@ class Observations:
 
     @cached_property
     def centre(self) -> FloatArray:
-        """Middle of each interval: the output itself where there is one an input."""
+        """Middle of each interval: the output itself where there is one per input."""
         self.require_two_sided()
         return 0.5 * (self.lower + self.upper)
 
@@ -123,7 +124,7 @@ class Observations:
     def half_width(self) -> FloatArray:
         """Half the width of each interval, rounded up: the interval lies within `centre +- half_width`."""
         self.require_two_sided()
-        return np.nextafter(np.maximum(self.upper - self.centre, self.centre - self.lower), np.inf)
+        return up(np.maximum(self.upper - self.centre, self.centre - self.lower))
 
     def subset(self, rows: npt.ArrayLike) -> Observations:
         """The observations at some of the distinct inputs, by index or mask."""
@@ -163,14 +164,6 @@ def _outputs_by_row(y: npt.ArrayLike | Sequence[npt.ArrayLike], n_rows: int) -> 
         if len(values) == 0:
             raise InputError(f"y[{i}] is empty; every input needs at least one output")
     return outputs
-
-
-def _add(a: FloatArray, b: FloatArray, towards: float) -> FloatArray:
-    """`a + b` rounded towards plus or minus infinity (Knuth's error of a sum tells on which side it fell)."""
-    total = a + b
-    part = total - a
-    error = (a - (total - part)) + (b - part)
-    return np.where(error * np.sign(towards) > 0, np.nextafter(total, towards), total)
 
 
 def _refuse_contradictions(

@@ -10,16 +10,16 @@ import numpy as np
 
 from ..errors import InputError
 from .arrays import FloatArray
-from .tables import Table, bounds_of_decimals
+from .tables import RunTable, bounds_of_decimals
 from .trajectories import Trajectories
 
 
-def trajectories_of(table: Table, *, horizon: int | None, stride: int, fields: dict[str, Any]) -> Trajectories:
+def trajectories_of(table: RunTable, *, horizon: int | None, stride: int, fields: dict[str, Any]) -> Trajectories:
     """The runs of a table, or windows of them if there is a horizon.
 
     Parameters
     ----------
-    table : Table
+    table : RunTable
     horizon : int, optional
         Steps of a window; by default the runs stay whole.
     stride : int
@@ -64,7 +64,7 @@ def require_horizon(horizon: int | None, stride: int) -> None:
 
 
 def _recording(
-    table: Table, name: str, state_names: Sequence[str], input_names: Sequence[str]
+    table: RunTable, name: str, state_names: Sequence[str], input_names: Sequence[str]
 ) -> tuple[FloatArray, FloatArray]:
     rows = table.runs[name]
     if len(rows) < 2:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from itertools import pairwise
-from math import inf, isfinite, nextafter, ulp
+from math import isfinite, ulp
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ..arithmetic.rounding import fraction_up
 from ..errors import InputError
 from .arrays import LARGEST, FloatArray, as_floats, positive
 from .fields import nearest
@@ -33,7 +34,7 @@ def write_rows(path: Path, state_names: Sequence[str], input_names: Sequence[str
         writer.writerows(rows)
 
 
-class Row(NamedTuple):
+class RunRow(NamedTuple):
     """What one row holds, as text, by column; `line` is how messages call it."""
 
     line: int
@@ -41,18 +42,18 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class RunTable:
     """Rows by the name of their run: runs in the order of their first rows, rows by step or time."""
 
     source: str
     """Where they are from, for messages: the path of a file."""
     kind: str
     """What a run is called: the column that tells them apart."""
-    runs: dict[str, list[Row]]
+    runs: dict[str, list[RunRow]]
     sampling_time: float | None
     """Where there are times."""
 
-    def numbers(self, rows: list[Row], columns: Sequence[str]) -> FloatArray:
+    def numbers(self, rows: list[RunRow], columns: Sequence[str]) -> FloatArray:
         """The numbers of some rows, `(n_rows, n_columns)`."""
         names = [one_line(column) for column in columns]
         return np.array([[_number(self.source, row, name) for name in names] for row in rows])
@@ -83,9 +84,7 @@ def bounds_of_decimals(bounds: npt.ArrayLike, name: str, roundings: Sequence[Fra
 
 
 def _sum_up(bound: float, rounding: Fraction) -> float:
-    exact = max(Fraction(bound), Fraction(repr(bound))) + rounding
-    nearest = float(exact)
-    return nearest if Fraction(nearest) >= exact else nextafter(nearest, inf)
+    return fraction_up(max(Fraction(bound), Fraction(repr(bound))) + rounding)
 
 
 def _is_double(text: str) -> bool:
@@ -98,7 +97,7 @@ def _is_double(text: str) -> bool:
 
 def read_table(
     path: Path, wanted: Sequence[str], *, kinds: Sequence[str] = ("trajectory",), sampling_time: float | None = None
-) -> Table:
+) -> RunTable:
     """The table in a CSV file."""
     records = list(_records(path))
     if not records:
@@ -118,7 +117,7 @@ def table_of(
     kinds: Sequence[str] = ("trajectory",),
     clock: str | None = None,
     sampling_time: float | None = None,
-) -> Table:
+) -> RunTable:
     """The table of some records, each a number and the text of its cells.
 
     Parameters
@@ -142,7 +141,7 @@ def table_of(
     clock = _clock(header, columns) if clock is None else one_line(clock)
     keys = [kind, clock] if kind in columns else [clock]
     _require_columns(header, columns, [*keys, *map(one_line, wanted)])
-    runs = _runs(source, [Row(line, _cells(source, line, columns, cells)) for line, cells in records], kind, clock)
+    runs = _runs(source, [RunRow(line, _cells(source, line, columns, cells)) for line, cells in records], kind, clock)
     spacing = _spacing(runs, clock, sampling_time)
     for name, run in runs.items():
         for before, after in pairwise(run):
@@ -153,7 +152,7 @@ def table_of(
                     f"at a gap, give the rows after it another name in the column {kind!r}"
                 )
     in_order = {name: list(run.values()) for name, run in runs.items()}
-    return Table(source, kind, in_order, None if clock == "step" else float(spacing))
+    return RunTable(source, kind, in_order, None if clock == "step" else float(spacing))
 
 
 def _cells(source: str, line: int, columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
@@ -164,9 +163,9 @@ def _cells(source: str, line: int, columns: Sequence[str], cells: Sequence[str])
     return dict(zip(columns, map(one_line, cells), strict=True))
 
 
-def _runs(source: str, rows: list[Row], kind: str, clock: str) -> dict[str, dict[Decimal, Row]]:
+def _runs(source: str, rows: list[RunRow], kind: str, clock: str) -> dict[str, dict[Decimal, RunRow]]:
     """The rows of every run by their instants, in order."""
-    runs: dict[str, dict[Decimal, Row]] = {}
+    runs: dict[str, dict[Decimal, RunRow]] = {}
     for row in rows:
         name, instant = row.cells.get(kind, "0"), _instant(source, row, clock)
         first = runs.setdefault(name, {}).setdefault(instant, row)
@@ -221,7 +220,7 @@ def _require_columns(header: str, columns: list[str], wanted: list[str]) -> None
             raise InputError(f"{header}: there is no column {name!r}; there is: {', '.join(columns)}{hint}")
 
 
-def _spacing(runs: dict[str, dict[Decimal, Row]], clock: str, sampling_time: float | None) -> Decimal:
+def _spacing(runs: dict[str, dict[Decimal, RunRow]], clock: str, sampling_time: float | None) -> Decimal:
     """Of the instants: as given, or else that of the first two in the first run that has two."""
     if clock == "step":
         return Decimal(1)
@@ -230,7 +229,7 @@ def _spacing(runs: dict[str, dict[Decimal, Row]], clock: str, sampling_time: flo
     return next((after - before for run in runs.values() for before, after in pairwise(run)), Decimal(1))
 
 
-def _instant(source: str, row: Row, clock: str) -> Decimal:
+def _instant(source: str, row: RunRow, clock: str) -> Decimal:
     if clock != "step":
         return _decimal(_number(source, row, clock))
     try:
@@ -245,7 +244,7 @@ def _decimal(value: float) -> Decimal:
     return Decimal(repr(value))
 
 
-def _number(source: str, row: Row, column: str) -> float:
+def _number(source: str, row: RunRow, column: str) -> float:
     try:
         value = float(row.cells[column])
         if isfinite(value):

@@ -44,6 +44,7 @@ class Target:
 
     @classmethod
     def of(cls, certificate: Certificate) -> Target:
+        """The failing constraints of an undecided certificate; others are refused."""
         if certificate.verdict is not Verdict.UNDECIDED:
             why = {
                 Verdict.CERTIFIED: "it is certified: there is nothing left to find out",
@@ -72,6 +73,7 @@ class Target:
         return float(np.maximum(0.0, -self.margins).sum())
 
     def gain(self, growth: FloatArray) -> float:
+        """By how much the sum of what is lacking falls if the margins grow by `growth`."""
         return self.lacking - float(np.maximum(0.0, -self.margins - growth).sum())
 
     def merit(self, growth: FloatArray) -> tuple[float, float]:
@@ -79,7 +81,7 @@ class Target:
         return self.gain(growth), float((self.margins + growth).min())
 
     def order(self, Z: FloatArray) -> list[int]:
-        """Experiments, a row each, by their estimated merit; those that are not worth a second look are left out."""
+        """Experiments, one per row, by their estimated merit; those that are not worth a second look are left out."""
         falls = np.array([bound.estimated_falls(Z) for bound in self.bounds])
         merits = [self.merit(growth) for growth in (self.shares @ falls).T]
         ranked = sorted(range(len(Z)), key=lambda k: merits[k], reverse=True)

@@ -24,7 +24,7 @@ from ..data.sets import Box
 from ..engine.witness import Witness
 from ..envelopes.base import UpperBound
 from ..envelopes.constraint import Constraint
-from ..envelopes.optimal import SMALL_GAP, OptimalEnvelope
+from ..envelopes.optimal import SMALL_GAP
 from ..errors import InputError
 from ..parallel import Progress
 
@@ -112,7 +112,7 @@ def minimise(
     cost : takes a point `(n_dims,)`, returns a number
         Known and smooth; it may be evaluated anywhere in `bounds`.
     constraints : `envelope <= limit` or `envelope >= limit`, one or several
-        Of `OptimalEnvelope`s; each may be about another unknown function.
+        Of a method with gradients and witnesses, as `OptimalEnvelope`; each may be about another unknown function.
     bounds : finite
     gradient : of the cost, `(n_dims,)`; by central differences if absent
     start : `(n_dims,)` or `(n_starts, n_dims)`
@@ -168,11 +168,12 @@ class _Problem:
                 raise InputError(
                     f"constraint {i} must be `envelope <= limit` or `envelope >= limit`; got {constraint!r}"
                 )
-            if not isinstance(constraint.envelope, OptimalEnvelope):
-                raise InputError(
-                    f"constraint {i}: there are no gradients of {type(constraint.envelope).__name__}; "
-                    "OptimalEnvelope has them"
-                )
+            method = type(constraint.envelope)
+            for what, is_there in (("gradients", method.has_gradients), ("witnesses", method.has_witnesses)):
+                if not is_there:
+                    raise InputError(
+                        f"constraint {i}: there are no {what} of {method.__name__}; OptimalEnvelope has them"
+                    )
             if constraint.envelope.data.n_dims != self.bounds.n_dims:
                 raise InputError(
                     f"bounds have {self.bounds.n_dims} dimensions, the data of constraint {i} have "
@@ -194,7 +195,8 @@ class _Problem:
     def reserves(self) -> FloatArray:
         """Margins that points keep: bounds computed another way may differ by their gaps, and shall certify as well."""
         limits = np.array([abs(c.limit) for c in self.constraints])
-        return 2.0 * SMALL_GAP * np.maximum(limits, 1e-3 * self.sizes)
+        reserves: FloatArray = 2.0 * SMALL_GAP * np.maximum(limits, 1e-3 * self.sizes)
+        return reserves
 
     def point(self, s: FloatArray) -> FloatArray:
         return self.bounds.clip(self.bounds.lower + self.ranges * s)
@@ -230,7 +232,6 @@ class _Problem:
         """Of the bounds, `(n_constraints, n_dims)`, by shares of the box; zero where there is a kink."""
         x, rows = self.point(at.s), []
         for constraint, bound in zip(self.constraints, at.bounds, strict=True):
-            assert isinstance(constraint.envelope, OptimalEnvelope)
             rows.append(constraint.gradient(x, bound) * self.ranges)
         return np.nan_to_num(np.array(rows))
 
@@ -340,7 +341,7 @@ class _Problem:
         )
 
     def _solve(self, at: _Point, objective: Cost, slope: Gradient, room: FloatArray, radius: float) -> _Point:
-        """Minimise subject to `slopes @ (s - at.s) <= room` and to the region of trust."""
+        """Minimise subject to `slopes @ (s - at.s) <= room` and to the trust region."""
         from scipy.optimize import minimize
 
         slopes = self.slopes(at) / self.sizes[:, None]

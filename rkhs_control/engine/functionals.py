@@ -72,7 +72,7 @@ class Points(Functional):
 
     @property
     def n_dims(self) -> int:
-        return self.points.shape[1]
+        return int(self.points.shape[1])
 
     def row_error(self, kernel: Kernel) -> float:
         relative = kernel.rounding(self.n_dims) + (len(self.points) + 2) * UNIT_ROUNDOFF

@@ -48,6 +48,7 @@ class Gram:
 
     @property
     def is_dense(self) -> bool:
+        """Whether there are few enough inputs to keep the whole matrix."""
         return len(self.X) <= DENSE_LIMIT
 
     @cached_property

@@ -59,6 +59,7 @@ class LeastNorm:
 
     @property
     def weights(self) -> FloatArray:
+        """Those of the few inputs."""
         return self.active.weights
 
     @property

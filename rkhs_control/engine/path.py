@@ -91,7 +91,7 @@ def follow_noise(K: FloatArray, lower: FloatArray, upper: FloatArray, *, widest:
     """The noise path: every interval starts `widest` wider at both ends and ends `narrowing` narrower."""
     inwards = np.ones(len(lower))
     ends = lower - widest, upper + widest
-    return _follow(
+    end: PathEnd = _follow(
         K,
         *ends,
         low_rate=inwards,
@@ -106,6 +106,7 @@ def follow_noise(K: FloatArray, lower: FloatArray, upper: FloatArray, *, widest:
         start_square=0.0,
         start_tau=0.0,
     )
+    return end
 
 
 def follow_query(
@@ -130,7 +131,7 @@ def follow_query(
     direction = -1.0 if tau > 0.0 and square > square_limit else 1.0
     rate = -direction * row
     ends = lower - tau * row, upper - tau * row
-    return _follow(
+    end: PathEnd = _follow(
         K,
         *ends,
         low_rate=rate,
@@ -145,6 +146,7 @@ def follow_query(
         start_square=square,
         start_tau=tau,
     )
+    return end
 
 
 def follow_move(
@@ -160,7 +162,7 @@ def follow_move(
     """The move from the solution of one query to that of another at the same `tau`; squared norms are not kept."""
     rate = -tau * (new_row - row)
     ends = lower - tau * row, upper - tau * row
-    return _follow(
+    end: PathEnd = _follow(
         K,
         *ends,
         low_rate=rate,
@@ -175,6 +177,7 @@ def follow_move(
         start_square=0.0,
         start_tau=tau,
     )
+    return end
 
 
 @njit(cache=True, nogil=True)

@@ -70,6 +70,7 @@ class Band:
 
     @property
     def width(self) -> FloatArray:
+        """`upper - lower`."""
         return self.upper - self.lower
 
     @property
@@ -147,6 +148,7 @@ class Envelope(ABC):
 
     @cached_property
     def gram(self) -> Gram:
+        """The kernel matrix of the data."""
         return Gram(self.data.X, self.kernel, self.nugget)
 
     @cached_property

@@ -54,8 +54,8 @@ class ClosedFormEnvelope(Envelope):
 
     def upper_gradient(self, side: Side, z: FloatArray, witness: Witness | None) -> FloatArray:
         """That of the smoothed bound, by CasADi."""
-        gradients: FloatArray = np.array(self._gradients(z))
-        return gradients[0 if side.is_mirrored else 1]
+        gradient: FloatArray = np.array(self._gradients(z))[0 if side.is_mirrored else 1]
+        return gradient
 
     @cached_property
     def _gradients(self) -> Any:

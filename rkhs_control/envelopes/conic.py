@@ -97,7 +97,8 @@ class ConicEnvelope(Envelope):
         K[n, :n] = K[:n, n] = functional.row(self.kernel, self.data.X)
         K[n, n] = functional.squared_norm(self.kernel)
         values, vectors = np.linalg.eigh(K)
-        return vectors * np.sqrt(np.maximum(values, 0.0))
+        factor: FloatArray = vectors * np.sqrt(np.maximum(values, 0.0))
+        return factor
 
     def _solve(self, problem: Any) -> bool:
         """Whether the solver ended with the status `optimal`."""

@@ -53,6 +53,7 @@ class GaussianProcessEnvelope(Envelope):
 
     @cached_property
     def beta(self) -> float:
+        """How many standard deviations the band reaches from the mean."""
         inside = self.information_gain + 1.0 - math.log(1.0 - self.confidence)
         return self.radius + 4.0 * self._noise_std * math.sqrt(inside)
 

@@ -77,7 +77,7 @@ class LipschitzEnvelope(Envelope):
         with np.errstate(over="ignore"):
             squares = np.sum(((self.data.X - x) / self._scales) ** 2, axis=1)
         relative = (self.data.n_dims + 8) * UNIT_ROUNDOFF
-        distances = np.sqrt(squares) * (1.0 + relative) + UNDERFLOW
+        distances: FloatArray = np.sqrt(squares) * (1.0 + relative) + UNDERFLOW
         return up(self.constant * distances)
 
     def _require_slow_enough(self) -> None:

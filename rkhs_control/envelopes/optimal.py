@@ -64,7 +64,8 @@ class OptimalEnvelope(Envelope):
         if norm <= math.sqrt(UNIT_ROUNDOFF):
             return np.full(len(z), np.nan)
         slopes = self.kernel.gradient(z[None, :], self.data.X[witness.indices])[0]
-        return -self.radius / norm * (witness.weights @ slopes)
+        gradient: FloatArray = -self.radius / norm * (witness.weights @ slopes)
+        return gradient
 
     def derivative_bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
         """Certified sensitivities: bounds of `df/dx_j` at the rows of `Xq`, each of shape `(m, n_dims)`."""

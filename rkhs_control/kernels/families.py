@@ -27,4 +27,4 @@ def kernel_family(given: str | KernelFamily) -> KernelFamily:
         return given
     if given not in FAMILIES:
         raise InputError(f"there is no kernel {given!r}; there is: {', '.join(FAMILIES)}")
-    return FAMILIES[given]  # type: ignore[return-value]  # a class is what makes its instances
+    return FAMILIES[given]

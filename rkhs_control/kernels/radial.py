@@ -84,11 +84,14 @@ class Radial(Kernel):
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         self._require_differentiable()
         slope = self.slope(self._squared_distances(X, Y))
-        return 2.0 * slope[:, :, None] * (X[:, None, :] - Y[None, :, :]) / self._lengthscales(X.shape[1]) ** 2
+        differences = X[:, None, :] - Y[None, :, :]
+        slopes: FloatArray = 2.0 * slope[:, :, None] * differences / self._lengthscales(X.shape[1]) ** 2
+        return slopes
 
     def derivative_variance(self, n_dims: int) -> FloatArray:
         self._require_differentiable()
-        return -2.0 * self.slope(np.zeros(1))[0] / self._lengthscales(n_dims) ** 2
+        variances: FloatArray = -2.0 * self.slope(np.zeros(1))[0] / self._lengthscales(n_dims) ** 2
+        return variances
 
     def rounding(self, n_dims: int) -> float:
         # s has relative error (n_dims + 6) u, and a fall concave in s passes on no more than that.
@@ -204,7 +207,7 @@ class Matern32(Radial):
         return (1.0 + r) * xp.exp(-r)
 
     def fall_profile(self, s: FloatArray) -> FloatArray:
-        return _gamma_fall(2, np.sqrt(3.0 * s))
+        return _gamma_fall(2, np.sqrt(3.0 * s))  # type: ignore[no-any-return]
 
     def precise_fall_profile(self, s: FloatArray, s_low: FloatArray) -> tuple[FloatArray, FloatArray]:
         return double_double.matern_falls(0, s, s_low)  # type: ignore[no-any-return]
@@ -226,7 +229,8 @@ class Matern52(Radial):
 
     def fall_profile(self, s: FloatArray) -> FloatArray:
         r = np.sqrt(5.0 * s)
-        return _gamma_fall(3, r) + 5.0 / 6.0 * s * np.exp(-r)
+        falls: FloatArray = _gamma_fall(3, r) + 5.0 / 6.0 * s * np.exp(-r)
+        return falls
 
     def precise_fall_profile(self, s: FloatArray, s_low: FloatArray) -> tuple[FloatArray, FloatArray]:
         return double_double.matern_falls(1, s, s_low)  # type: ignore[no-any-return]

@@ -132,6 +132,7 @@ class MultiStepPredictor:
 
     @property
     def horizon(self) -> int:
+        """The number of steps of the recorded runs, and the longest plan that can be predicted."""
         return self.runs.horizon
 
     @property

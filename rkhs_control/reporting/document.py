@@ -122,6 +122,7 @@ class Report:
         )
 
     def write(self, file: str | Path) -> None:
+        """The page, as an HTML file."""
         self.page().write(file)
 
     def _headline(self, plan: ReportedPlan | None, predictor: MultiStepPredictor) -> Headline:

@@ -273,6 +273,7 @@ def _axes(ax: Any) -> Any:
 
 
 def panels_of(rows: int, columns: int, *, width: float, height: float, **sharing: Any) -> tuple[Any, Any]:
+    """A figure with a grid of panels, and these; `width` and `height` are those of one panel in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * columns, height * rows + 0.6), layout="constrained")

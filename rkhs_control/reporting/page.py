@@ -44,6 +44,7 @@ class Table:
 
     @property
     def cells(self) -> list[list[Cell]]:
+        """The rows, with every text as a cell."""
         return [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
 
     @property
@@ -140,6 +141,7 @@ class Page:
     footer: str = ""
 
     def html(self) -> str:
+        """One file, with styles and figures inside."""
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
         environment = Environment(
@@ -153,4 +155,5 @@ class Page:
         return environment.get_template("report.html.j2").render(page=self)
 
     def write(self, file: str | Path) -> None:
+        """`html` to a file, in UTF-8."""
         Path(file).write_text(self.html(), encoding="utf-8")

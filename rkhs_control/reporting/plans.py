@@ -37,10 +37,12 @@ class ReportedPlan:
 
     @property
     def method(self) -> str:
+        """The method that decides."""
         return next(iter(self.certificates))
 
     @property
     def certificate(self) -> Certificate:
+        """The certificate of the method that decides."""
         return self.certificates[self.method]
 
 
@@ -206,7 +208,7 @@ def deciding_distances(certificate: Certificate) -> FloatArray:
 def deciding_entry(certificate: Certificate) -> tuple[int, int]:
     """Step and constraint that the verdict hangs on: the worst violation, or else the smallest margin."""
     distances = deciding_distances(certificate)
-    return divmod(int(distances.argmin()), distances.shape[1])
+    return divmod(int(distances.argmin()), int(distances.shape[1]))
 
 
 def changes_section(deciding: ReportedPlan, plans: Sequence[ReportedPlan]) -> Section:

@@ -43,6 +43,7 @@ class Plant:
 
     @property
     def kernels(self) -> list[list[Kernel]]:
+        """By step and state."""
         return [[truth.kernel for truth in row] for row in self.truths]
 
     def corners(self, plan: int, step: int) -> list[Combination]:

@@ -87,10 +87,12 @@ class Problem:
 
     @property
     def kernel(self) -> Kernel:
+        """That of the truth."""
         return self.truth.kernel
 
     @property
     def has_one_output_per_input(self) -> bool:
+        """Whether no input was sampled twice."""
         return len(np.unique(self.X, axis=0)) == sum(map(len, self.outputs))
 
     def observations(self) -> Observations:
@@ -341,11 +343,14 @@ def draw_functionals(
 
 def _draw_query(rng: np.random.Generator, X: FloatArray, scales: Scales) -> FloatArray:
     """On a datum, next to one (at the origin so near that squares underflow), or elsewhere."""
-    x, kind = X[rng.integers(len(X))], rng.random()
+    x: FloatArray = X[rng.integers(len(X))]
+    kind = rng.random()
     if kind < 0.2:
         return x
     if kind < 0.25:
-        return x + scales.inputs * 10.0 ** rng.uniform(-200.0, -14.0) * rng.normal(size=len(x))
-    if kind < 0.6:
-        return x + scales.inputs * 10.0 ** rng.uniform(-14.0, -1.0) * rng.normal(size=len(x))
-    return x + scales.inputs * rng.uniform(-1.5, 1.5, len(x))
+        step: FloatArray = scales.inputs * 10.0 ** rng.uniform(-200.0, -14.0) * rng.normal(size=len(x))
+    elif kind < 0.6:
+        step = scales.inputs * 10.0 ** rng.uniform(-14.0, -1.0) * rng.normal(size=len(x))
+    else:
+        step = scales.inputs * rng.uniform(-1.5, 1.5, len(x))
+    return x + step

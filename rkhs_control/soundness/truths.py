@@ -44,6 +44,7 @@ class Truth:
         return inner(self.kernel, functional, self.sections)
 
     def norm(self) -> arb:
+        """The norm in the RKHS of the kernel, as a ball."""
         return root(inner(self.kernel, self.sections, self.sections))
 
 

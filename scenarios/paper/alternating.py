@@ -16,12 +16,13 @@ from ...envelopes.optimal import OptimalEnvelope
 from ...kernels.radial import SquaredExponential
 from ...models import henon
 from ...reporting.figures import panels_of
+from ...reporting.palette import BLUE, RED
 from ..material import Work
 from .result import Comparison, PaperResult
 
 TURNS = (1, 2, 3, 5, 8, 12, 20, 40)
 _PRINTED_TURNS = (1, 2, 5, 12, 40)
-_COLOURS = ("#0072B2", "#D55E00")
+_COLOURS = (BLUE, RED)
 _SHOWN_FROM = 1e-12  # smaller differences are rounding
 
 
@@ -137,7 +138,7 @@ def _figure(convergences: list[Convergence]) -> Any:
     left.minorticks_off()
     left.set_xlabel("turns")
     left.set_ylabel("width beyond the optimum, relative")
-    right.set_xlabel("milliseconds a bound")
+    right.set_xlabel("milliseconds per bound")
     for ax in (left, right):
         ax.legend(fontsize="small")
     return figure

@@ -21,10 +21,10 @@ from ...errors import FalsifiedNormBoundError
 from ...kernels.radial import SquaredExponential
 from ...parallel import Progress
 from ...reporting.figures import panels_of
+from ...reporting.palette import BLUE, GREY, ORANGE, RED
 from ..material import Work
 from .result import Comparison, PaperResult
 
-_BLUE, _ORANGE, _RED, _GREY = "#0072B2", "#E69F00", "#D55E00", "#666666"
 _SAFETY_FACTOR = 1.2
 
 
@@ -150,10 +150,10 @@ def _narrow_figure(*panels: _Narrow) -> Any:
     for ax, panel in zip(axes[0], panels, strict=True):
         x = np.unique(np.concatenate([np.linspace(0.0, 6.0, 301), panel.inputs]))
         band = panel.band_at(x)
-        ax.fill_between(x, band.lower, band.upper, color=_BLUE, alpha=0.25, linewidth=0.0, label="envelope")
+        ax.fill_between(x, band.lower, band.upper, color=BLUE, alpha=0.25, linewidth=0.0, label="envelope")
         ax.plot(x, panel.truth(x), color="black", linewidth=1.0, label="truth")
         rows = [(i, y) for i, outputs in enumerate(panel.outputs) for y in outputs]
-        for is_chosen, colour in ((False, _GREY), (True, _RED)):
+        for is_chosen, colour in ((False, GREY), (True, RED)):
             shown = np.array([(panel.inputs[i], y) for i, y in rows if (i == panel.chosen) is is_chosen])
             label = "sample of interest" if is_chosen else "sample"
             ax.errorbar(
@@ -269,17 +269,17 @@ def _growth_figure(growth: _Growth) -> Any:
     left, right = axes[0]
     f, n = growth.f, np.arange(1, len(growth.noise_free) + 1)
     x = np.linspace(0.0, 10.0, 501)
-    left.plot(x, f.model(x), color=_GREY, linewidth=1.0)
-    left.plot(f.inputs, f.values, "o", color=_BLUE, markersize=4, fillstyle="none", label="samples")
+    left.plot(x, f.model(x), color=GREY, linewidth=1.0)
+    left.plot(f.inputs, f.values, "o", color=BLUE, markersize=4, fillstyle="none", label="samples")
     left.plot(f.inputs[f.peaks], f.values[f.peaks], "o", color="black", markersize=5, label="peaks and valleys")
     left.set_xlabel("x")
     left.set_ylabel("f(x)")
     left.legend(loc="best")
     norm = f.model.norm
-    right.axhline(1.0, color=_GREY, linestyle="--", linewidth=1.0, label="the norm")
-    right.plot(n, growth.noise_free / norm, color=_BLUE, label="no noise (the paper's)")
-    right.plot(n, growth.noise_aware / norm, color=_ORANGE, label="noisy, with its noise bound")
-    right.plot(n, growth.as_exact / norm, color=_RED, linestyle=":", label="noisy, taken as exact")
+    right.axhline(1.0, color=GREY, linestyle="--", linewidth=1.0, label="the norm")
+    right.plot(n, growth.noise_free / norm, color=BLUE, label="no noise (the paper's)")
+    right.plot(n, growth.noise_aware / norm, color=ORANGE, label="noisy, with its noise bound")
+    right.plot(n, growth.as_exact / norm, color=RED, linestyle=":", label="noisy, taken as exact")
     right.axhline(f.share(f.peaks), color="black", linewidth=0.8, linestyle="-.", label="peaks and valleys alone")
     right.set_ylim(0.0, 1.5)
     right.set_xlabel("samples")
@@ -343,13 +343,13 @@ def _frontier_figure(corner: _Corner) -> Any:
     proved = frontier.least_norms_at(frontier.noise_bounds)
     # it was not followed to zero, but there it can only be higher
     refuted = np.append(frontier.noise_bounds, 0.0), np.append(proved, proved[-1])
-    ax.fill_between(*refuted, color=_RED, alpha=0.2, linewidth=0.0)
-    ax.plot(frontier.noise_bounds, proved, color=_RED, label="consistency frontier")
+    ax.fill_between(*refuted, color=RED, alpha=0.2, linewidth=0.0)
+    ax.plot(frontier.noise_bounds, proved, color=RED, label="consistency frontier")
     ax.plot(noise_bound, norm, "k*", markersize=10, label="the truth")
-    ax.plot(noise_bound, corner.least_norm, "o", color=_BLUE, fillstyle="none", label="least norm at the noise bound")
-    ax.plot(noise_bound, _SAFETY_FACTOR * corner.least_norm, "o", color=_BLUE, label="chosen: times 1.2")
-    ax.text(0.16, 0.12, "refuted by the data", color=_RED, transform=ax.transAxes)
-    ax.text(0.5, 0.45, "not refuted", color=_GREY, transform=ax.transAxes)
+    ax.plot(noise_bound, corner.least_norm, "o", color=BLUE, fillstyle="none", label="least norm at the noise bound")
+    ax.plot(noise_bound, _SAFETY_FACTOR * corner.least_norm, "o", color=BLUE, label="chosen: times 1.2")
+    ax.text(0.16, 0.12, "refuted by the data", color=RED, transform=ax.transAxes)
+    ax.text(0.5, 0.45, "not refuted", color=GREY, transform=ax.transAxes)
     ax.set_xlim(0.0, 0.5 * float(frontier.noise_bounds[0]))
     ax.set_ylim(0.0, 3.0 * norm)
     ax.set_xlabel("noise bound")

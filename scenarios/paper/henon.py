@@ -24,6 +24,7 @@ from ...kernels.radial import SquaredExponential
 from ...models import henon
 from ...parallel import collect, in_parallel
 from ...reporting.figures import panels_of
+from ...reporting.palette import BLUE, DARK_GREY, GREEN
 from ..material import Work
 from .result import Comparison, PaperResult
 
@@ -43,7 +44,6 @@ SLICED_AT = -3.0
 SLICE_RIDGE = 100 * 1e-2
 """Of the model in the middle of the closed form."""
 
-BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
 _TOP = 50.0  # of the drawn surfaces, as in the paper
 
 
@@ -55,6 +55,7 @@ class RegularisedValue(Points):
 
     @classmethod
     def many(cls, queries: FloatArray, added: float) -> list[RegularisedValue]:
+        """One per row of `queries`."""
         return [cls(x[None, :], np.ones(1), added) for x in queries]
 
     def squared_norm(self, kernel: Kernel) -> float:
@@ -89,9 +90,11 @@ class Surface:
 
     @property
     def distance(self) -> float:
+        """The average distance of the bound to the truth."""
         return float(np.mean(self.upper - self.truth))
 
     def row(self) -> Comparison:
+        """The average distance beside the printed one."""
         printed = DISTANCES[self.noise][self.design]
         return Comparison(
             f"{self.design}, noise {self.noise:g}: average distance of C to the truth",
@@ -137,6 +140,7 @@ class Slice:
 
     @property
     def bands(self) -> list[Band]:
+        """The optimal band, ours and as coded, then the closed form, as coded and without a nugget."""
         return [self.optimal, self.optimal_as_coded, self.closed_form, self.closed_form_plain]
 
     @property
@@ -153,6 +157,7 @@ class Slice:
         return int(np.any(left, axis=0).sum())
 
     def rows(self) -> list[Comparison]:
+        """The mean widths beside the printed ones."""
         optimal, as_coded, closed_form, plain = (float(band.width.mean()) for band in self.bands)
         printed = WIDTHS[self.design]
         return [
@@ -248,7 +253,7 @@ def _surfaces(surfaces: Sequence[Surface]) -> Any:
     figure, panels = panels_of(2, 2, width=4.6, height=3.7, subplot_kw={"projection": "3d"})
     for axes, surface in zip(panels.flat, surfaces, strict=True):
         shown = np.minimum(surface.upper, _TOP)
-        for values, colour, alpha in ((surface.truth, "#444444", 0.6), (shown, BLUE, 0.35)):
+        for values, colour, alpha in ((surface.truth, DARK_GREY, 0.6), (shown, BLUE, 0.35)):
             axes.plot_surface(
                 *_mesh(values), color=colour, alpha=alpha, linewidth=0, rcount=50, ccount=50, rasterized=True
             )
@@ -257,7 +262,7 @@ def _surfaces(surfaces: Sequence[Surface]) -> Any:
         axes.view_init(23, -58)
         axes.set_box_aspect(None, zoom=0.86)
     label = f"upper bound C, cut at {_TOP:g}"
-    handles = [Patch(color="#444444", alpha=0.6, label="truth"), Patch(color=BLUE, alpha=0.35, label=label)]
+    handles = [Patch(color=DARK_GREY, alpha=0.6, label="truth"), Patch(color=BLUE, alpha=0.35, label=label)]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 

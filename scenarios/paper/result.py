@@ -38,6 +38,7 @@ class PaperResult:
 
     @property
     def agrees(self) -> bool:
+        """Whether every number agrees with the printed one."""
         return all(row.agrees for row in self.rows)
 
     def write(self, folder: Path) -> None:

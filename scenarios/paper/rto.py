@@ -24,6 +24,7 @@ from ...kernels.radial import SquaredExponential
 from ...models import henon
 from ...parallel import collect, in_parallel
 from ...reporting.figures import panels_of
+from ...reporting.palette import BLUE, DARK_GREY, LIGHT_GREY, ORANGE, RED
 from ..material import Work
 from .henon import PYTHON_NUGGET, RegularisedValue
 from .result import Comparison, PaperResult
@@ -42,16 +43,17 @@ _DOMAIN = Box([-henon.LIMIT] * 2, [henon.LIMIT] * 2)
 _KERNEL = SquaredExponential(henon.LENGTHSCALE)
 _SAME = 1e-5  # optima that differ by less are equal
 _PER_AXIS = 81  # points of a map of a feasible set
-_BLUE, _ORANGE, _RED = "#0072B2", "#E69F00", "#D55E00"
 
 Samples = tuple[FloatArray, FloatArray]
 
 
 def cost(z: FloatArray) -> float:
+    """The squared distance to `(1, 5)`."""
     return float((z[0] - 1.0) ** 2 + (z[1] - 5.0) ** 2)
 
 
 def cost_gradient(z: FloatArray) -> FloatArray:
+    """The gradient of `cost`."""
     return np.array([2.0 * (z[0] - 1.0), 2.0 * (z[1] - 5.0)])
 
 
@@ -70,6 +72,7 @@ def paper_samples(design: str, n: int) -> list[Samples]:
 
 
 def envelope_of(samples: Samples, nugget: float = 0.0) -> OptimalEnvelope:
+    """The optimal envelope under the assumptions of the paper."""
     return OptimalEnvelope(Observations(*samples, NOISE), _KERNEL, henon.NORM_BOUND, nugget=nugget)
 
 
@@ -143,9 +146,11 @@ class Case:
 
     @property
     def mean(self) -> float:
+        """The mean cost over the data sets."""
         return float(np.mean([optimum.cost for optimum in self.optima]))
 
     def row(self, true_cost: float) -> Comparison:
+        """Beside the printed cost; ours may be lower, but never below the true optimum."""
         printed = PRINTED[self.design][self.n]
         sizes = f", mean of {len(self.sets)} sets" if len(self.sets) > 1 else ""
         reproduced = abs(self.as_printed - printed) <= 0.01
@@ -159,6 +164,7 @@ class Case:
 
 
 def paper_case(design: str, n: int) -> Case:
+    """One entry of the authors' table: solved by us, and searched as they did."""
     sets = paper_samples(design, n)
     as_printed = float(np.mean([search_as_printed(samples) for samples in sets]))
     return Case(design, n, sets, [solve(samples) for samples in sets], as_printed)
@@ -321,17 +327,17 @@ def _figure(cases: Sequence[Case], maps: Sequence[FloatArray], z_true: FloatArra
     figure, panels = panels_of(2, 4, width=3.4, height=3.4, sharex=True, sharey=True)
     true_panel, legend_panel = panels[:, 3]
     for axes in (*panels[:, :3].flat, true_panel):
-        axes.contour(axis, axis, costs, levels=[5, 20, 45, 80, 125, 180, 245], colors="#bbbbbb", linewidths=0.6)
+        axes.contour(axis, axis, costs, levels=[5, 20, 45, 80, 125, 180, 245], colors=LIGHT_GREY, linewidths=0.6)
         axes.contour(axis, axis, truth, levels=[LIMIT], colors="black", linewidths=0.8, linestyles="solid")
         axes.set_aspect("equal")
     for axes, case, margins in zip(panels[:, :3].flat, cases, maps, strict=True):
         best = case.optima[0]
-        axes.contourf(axis, axis, margins.reshape(shape).T, levels=[0.0, np.inf], colors=[_BLUE], alpha=0.45)
-        axes.plot(*case.sets[0][0].T, ".", color="#555555", markersize=2.5)
-        axes.plot(*best.x, "o", color=_RED, markersize=6)
+        axes.contourf(axis, axis, margins.reshape(shape).T, levels=[0.0, np.inf], colors=[BLUE], alpha=0.45)
+        axes.plot(*case.sets[0][0].T, ".", color=DARK_GREY, markersize=2.5)
+        axes.plot(*best.x, "o", color=RED, markersize=6)
         axes.set_title(f"{case.n} samples, {case.design}: {best.cost:.2f}")
-    true_panel.contourf(axis, axis, truth, levels=[-np.inf, LIMIT], colors=[_ORANGE], alpha=0.35)
-    true_panel.plot(*z_true, "o", color=_RED, markersize=6)
+    true_panel.contourf(axis, axis, truth, levels=[-np.inf, LIMIT], colors=[ORANGE], alpha=0.35)
+    true_panel.plot(*z_true, "o", color=RED, markersize=6)
     true_panel.set_title(f"true constraint: {true_cost:.2f}")
     true_panel.tick_params(labelbottom=True)
     for axes in (*panels[1, :3], true_panel):
@@ -339,12 +345,12 @@ def _figure(cases: Sequence[Case], maps: Sequence[FloatArray], z_true: FloatArra
     for row in panels:
         row[0].set_ylabel("z2")
     handles = [
-        Patch(color=_BLUE, alpha=0.45, label="certified"),
-        Patch(color=_ORANGE, alpha=0.35, label="truly feasible"),
+        Patch(color=BLUE, alpha=0.45, label="certified"),
+        Patch(color=ORANGE, alpha=0.35, label="truly feasible"),
         Line2D([], [], color="black", linewidth=0.8, label="true boundary"),
-        Line2D([], [], color="#bbbbbb", linewidth=0.6, label="cost"),
-        Line2D([], [], color="#555555", marker=".", linestyle="", markersize=4, label="samples"),
-        Line2D([], [], color=_RED, marker="o", linestyle="", label="optimum"),
+        Line2D([], [], color=LIGHT_GREY, linewidth=0.6, label="cost"),
+        Line2D([], [], color=DARK_GREY, marker=".", linestyle="", markersize=4, label="samples"),
+        Line2D([], [], color=RED, marker="o", linestyle="", label="optimum"),
     ]
     legend_panel.set_axis_off()
     legend_panel.legend(handles=handles, loc="center")
@@ -357,12 +363,12 @@ def _growth(sizes: Sequence[int], chains: Sequence[list[SafeOptimum]], true_cost
     axes = panels[0][0]
     for i, chain in enumerate(nested):
         label = "random, nested" if i == 0 else None
-        axes.plot(sizes, [o.cost for o in chain], ".-", color=_ORANGE, linewidth=0.8, markersize=4, label=label)
+        axes.plot(sizes, [o.cost for o in chain], ".-", color=ORANGE, linewidth=0.8, markersize=4, label=label)
     n_grid = [n * n for n in NESTED_GRIDS]
-    axes.plot(n_grid, [o.cost for o in on_grids], "o-", color=_BLUE, markersize=4, label="grids, nested")
+    axes.plot(n_grid, [o.cost for o in on_grids], "o-", color=BLUE, markersize=4, label="grids, nested")
     n_measured = sizes[0] + np.arange(len(measured))
     label = f"{sizes[0]} on a grid, then at the optima"
-    axes.plot(n_measured, [o.cost for o in measured], ".-", color=_RED, markersize=4, label=label)
+    axes.plot(n_measured, [o.cost for o in measured], ".-", color=RED, markersize=4, label=label)
     axes.axhline(true_cost, color="black", linestyle="--", linewidth=1.0, label="true constraint")
     axes.set(xscale="log", yscale="log", xlabel="samples", ylabel="cost of the certified optimum")
     axes.set_xticks([25, 64, 81, 100, 289], ["25", "64", "81", "100", "289"])

@@ -23,8 +23,9 @@ from ...kernels.radial import SquaredExponential
 from ...models import henon
 from ...parallel import collect, in_parallel
 from ...reporting.figures import panels_of
+from ...reporting.palette import BLUE, GREEN, ORANGE
 from ..material import Work
-from .henon import BLUE, CONIC_ACCURACY, GREEN, ORANGE, PYTHON_NUGGET, RegularisedValue, rounds_to
+from .henon import CONIC_ACCURACY, PYTHON_NUGGET, RegularisedValue, rounds_to
 from .result import Comparison, PaperResult
 
 KINDS = ("opt", "sub", "gp")
@@ -104,6 +105,7 @@ class Column:
         return holds[kind] and rounds_to(self.as_coded[kind], self.printed[kind], accuracy)
 
     def row(self, kind: str) -> Comparison:
+        """One width beside the printed one."""
         table = "I" if self.noise == min(PRINTED) else "II"
         return Comparison(
             f"{table} {self.design} {kind}, Gamma {self.norm_bound:g}, dbar {self.noise_bound:g}",
@@ -209,7 +211,7 @@ def run(work: Work) -> PaperResult:
 
 
 def _figure(groups: Sequence[Sequence[Column]]) -> Any:
-    """Widths by kind: a panel a design and noise level."""
+    """Widths by kind: one panel per design and noise level."""
     figure, panels = panels_of(2, -(-len(groups) // 2), width=5.2, height=3.2, sharey=True)
     for axes, columns in zip(panels.flat, groups, strict=False):
         for kind, colour in zip(KINDS, (BLUE, GREEN, ORANGE), strict=True):

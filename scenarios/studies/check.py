@@ -60,7 +60,7 @@ class CheckOutcome(Outcome):
         return [
             f"{self.n_plans} plans from random initial states: {self.n_inside:,} of {self.n_states:,} true states "
             f"in their boxes; {counts}; {self.n_wrong} of these verdicts wrong; {self.plans_per_second:.0f} plans "
-            "certified a second"
+            "certified per second"
         ]
 
     def sections(self) -> list[Section]:
@@ -70,7 +70,7 @@ class CheckOutcome(Outcome):
             ("verdicts that the plant contradicts", f"{self.n_wrong:,}"),
             ("true states", f"{self.n_states:,}"),
             ("of these in their boxes", f"{self.n_inside:,}"),
-            ("plans certified a second", f"{self.plans_per_second:.0f}"),
+            ("plans certified per second", f"{self.plans_per_second:.0f}"),
         ]
         text = "The plant of this study is simulated, so the verdicts can be compared with what it does."
         return [Section("Verdicts against the truth", [text, Table(("", "number"), rows)])]

@@ -86,6 +86,7 @@ class Tally:
 
     @property
     def n_steps(self) -> int:
+        """The number of steps of all loops together."""
         return sum(len(run.inputs) for run in self.runs)
 
     @property
@@ -100,6 +101,7 @@ class Tally:
 
     @property
     def mean_cost(self) -> float:
+        """The mean cost of a loop."""
         return float(np.mean([run.cost for run in self.runs]))
 
     @property
@@ -109,6 +111,7 @@ class Tally:
 
     @property
     def decisions(self) -> list[Decision]:
+        """Those of all loops, one after the other."""
         return [decision for run in self.runs for decision in run.decisions]
 
     def share(self, *kinds: Decision) -> str:
@@ -127,6 +130,7 @@ class ClosedLoopOutcome(Outcome):
 
     @property
     def tallies(self) -> dict[str, Tally]:
+        """The loops in numbers, by controller."""
         return {name: Tally(runs) for name, runs in self.loops.items()}
 
     @property
@@ -188,7 +192,7 @@ class ClosedLoopOutcome(Outcome):
             )
             description = f"Closed loops under the controller {name}: {tally.n_outside} violations of the limits."
             pictures.append(Picture(self._figure([name]), description))
-        header = ("controller", "steps", "outside limits", "though certified", "mean cost", "safe input", "ms a step")
+        header = ("controller", "steps", "outside limits", "though certified", "mean cost", "safe input", "ms per step")
         text = "Each controller on the simulated plant, from the same initial states."
         if self.n_refuted:
             text += (

@@ -67,7 +67,7 @@ class Outcome(ABC):
         return ()
 
     def remarks(self) -> Iterable[str]:
-        """What else the terminal shows, a line each."""
+        """What else the terminal shows, one line each."""
         return ()
 
     def finding(self) -> str:

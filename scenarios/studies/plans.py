@@ -51,6 +51,7 @@ class JudgedPlan:
 
     @property
     def verdict(self) -> Verdict:
+        """That of the optimal method."""
         return self.certificates[OPTIMAL].verdict
 
     def steps_inside(self, method: str) -> int | None:

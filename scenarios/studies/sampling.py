@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -63,16 +64,18 @@ class SamplingOutcome(Outcome):
 
     @property
     def first(self) -> Certificate:
+        """The certificate before any new experiment."""
         return self.rounds[0].certificate
 
     @property
     def last(self) -> Certificate:
+        """The certificate after the last experiment."""
         return self.rounds[-1].certificate
 
     @property
     def counts(self) -> list[int]:
         """Experiments so far, by round."""
-        return np.cumsum([len(each.experiments) for each in self.rounds]).tolist()
+        return list(accumulate(len(each.experiments) for each in self.rounds))
 
     @property
     def experiments(self) -> list[Experiment]:

@@ -13,9 +13,9 @@ from rkhs_control.assumptions.consistency import consistent_function
 
 checker = importlib.import_module("rkhs_control.checker")
 
-PROBLEMS_A_CHUNK = 200
-DERIVATIVE_PROBLEMS_A_CHUNK = 20
-CONSISTENCY_PROBLEMS_A_CHUNK = 30
+PROBLEMS_PER_CHUNK = 200
+DERIVATIVE_PROBLEMS_PER_CHUNK = 20
+CONSISTENCY_PROBLEMS_PER_CHUNK = 30
 
 
 def envelope_of(problem, rng, family=rc.OptimalEnvelope, **options):
@@ -39,7 +39,7 @@ def assert_contains(band, truth):
 
 @pytest.mark.skipif(np.finfo(LONG).eps > 1e-18, reason="needs extended precision for the ground truth")
 def test_optimal_band_contains_every_ground_truth(chunk):
-    for number in range(PROBLEMS_A_CHUNK):
+    for number in range(PROBLEMS_PER_CHUNK):
         rng = np.random.default_rng([chunk, number])
         problem = random_problem(rng)
         band = envelope_of(problem, rng).bounds(problem.queries)
@@ -59,7 +59,7 @@ def component_of(envelope, **parts):
 
 def test_bounds_are_proved_by_the_checker(chunk):
     """Every bound lies at or outside the ball-arithmetic value of its witness."""
-    for number in range(PROBLEMS_A_CHUNK):
+    for number in range(PROBLEMS_PER_CHUNK):
         rng = np.random.default_rng([6, chunk, number])
         problem = random_problem(rng, n_queries=1)
         envelope = envelope_of(problem, rng)
@@ -84,7 +84,7 @@ def test_bounds_are_proved_by_the_checker(chunk):
 def test_assumptions_that_hold_are_proved_to_be_consistent_by_the_checker(chunk):
     """But where inputs nearly coincide: truths on the ends of intervals there leave less room than rounding needs."""
     n_refused = 0
-    for number in range(CONSISTENCY_PROBLEMS_A_CHUNK):
+    for number in range(CONSISTENCY_PROBLEMS_PER_CHUNK):
         rng = np.random.default_rng([7, chunk, number])
         envelope = envelope_of(random_problem(rng), rng)
         data, function = envelope.data, consistent_function(envelope.data, envelope.kernel, envelope.radius)
@@ -97,12 +97,12 @@ def test_assumptions_that_hold_are_proved_to_be_consistent_by_the_checker(chunk)
         except checker.RejectedError:
             n_refused += 1
             assert not passes_through(function, envelope)
-    assert n_refused < 0.4 * CONSISTENCY_PROBLEMS_A_CHUNK
+    assert n_refused < 0.4 * CONSISTENCY_PROBLEMS_PER_CHUNK
 
 
 @pytest.mark.skipif(np.finfo(LONG).eps > 1e-18, reason="needs extended precision for the ground truth")
 def test_derivative_band_contains_every_true_gradient(chunk):
-    for number in range(DERIVATIVE_PROBLEMS_A_CHUNK):
+    for number in range(DERIVATIVE_PROBLEMS_PER_CHUNK):
         rng = np.random.default_rng([1, chunk, number])
         problem = random_problem(rng, smooth=True, n_queries=2)
         band = envelope_of(problem, rng).derivative_bounds(problem.queries)

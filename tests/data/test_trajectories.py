@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import rkhs_control as rc
-from rkhs_control.data.files import Plans, load_plans, save_plans
+from rkhs_control.data.files import load_plans, save_plans
+from rkhs_control.data.plans import Plans
 from rkhs_control.models.cstr import CSTR
 
 

@@ -189,9 +189,10 @@ def test_wrong_arguments_are_refused_by_name(envelope):
     rough = rc.OptimalEnvelope(rc.Observations([[0.0], [1.0]], [0.0, 0.1], 0.1), rc.Matern12(1.0), 2.0)
     with pytest.raises(rc.InputError, match="Matern12 need not be differentiable"):
         rc.minimise(lambda x: float(x[0]), rough <= 1.0, rc.Box([0.0], [1.0]))
-    closed = rc.ClosedFormEnvelope(envelope.data, envelope.kernel, envelope.norm_bound)
-    with pytest.raises(rc.InputError, match="there are no gradients of ClosedFormEnvelope"):
-        rc.minimise(rto.cost, closed <= rto.LIMIT, DOMAIN)
+    for method, lacks in ((rc.ClosedFormEnvelope, "witnesses"), (rc.EnergyEnvelope, "gradients")):
+        other = method(envelope.data, envelope.kernel, envelope.norm_bound)
+        with pytest.raises(rc.InputError, match=f"there are no {lacks} of {method.__name__}; OptimalEnvelope has"):
+            rc.minimise(rto.cost, other <= rto.LIMIT, DOMAIN)
 
 
 def test_true_problem_has_the_printed_optimum():

@@ -73,7 +73,8 @@ def test_boxes_from_measured_states_hold_the_truth_and_those_of_exact_ones_do_no
     careful = rc.MultiStepPredictor.select(cut, [1.0, 2.0])
     assert careful.boxes(test.states[:, 0], test.inputs).contains(truth).all()
     assert not careful.contradictions(test).any()
-    trusting = rc.MultiStepPredictor.select(cut, [1.0, 2.0], initial_state_noise=0.0)
+    with pytest.warns(rc.UnsettledNormWarning, match="x_1 at step 2"):
+        trusting = rc.MultiStepPredictor.select(cut, [1.0, 2.0], initial_state_noise=0.0)
     assert not trusting.boxes(test.states[:, 0], test.inputs).contains(truth).all()
 
 

@@ -63,7 +63,11 @@ def test_plans_that_keep_tightened_limits_are_certified(predictor, nominal, rng)
     """All whose boxes reach no further beyond the predictions than those that the tightening comes from."""
     limits = rc.Box([1.0, 0.9], [2.5, 1.2])
     starts = rng.uniform([1.6, 0.9], [2.5, 1.2], (40, 2))
-    eager = replace(nominal, state_limits=limits, cost=replace(nominal.cost, input_weight=np.array([[1e-3]])))
+    eager = replace(
+        nominal,
+        limits=rc.Limits(limits, nominal.input_limits),
+        cost=replace(nominal.cost, input_weight=np.array([[1e-3]])),
+    )
     tightening = rc.tightening_for(eager, certificates(predictor, eager, starts, limits))
     cautious = replace(eager, tightening=tightening)
     n_within = 0
