@@ -1254,7 +1254,10 @@ def test_histories_priors_and_disturbances_are_proved(of_histories, tmp_path):
         (lambda content: content["steps"][0][0]["prior"].update(offset=0.3), "the witness proves|is claimed|follow"),
         (lambda content: content["steps"][1][1]["prior"]["slopes"].__setitem__(0, 0.0), "is claimed|not follow"),
         (lambda content: content["steps"][1][1].update(prior=None), "is claimed|does not follow"),
-        (lambda content: content["steps"][2][0]["disturbance_bound"].update(value=0.0), "does not follow|not proved that"),
+        (
+            lambda content: content["steps"][2][0]["disturbance_bound"].update(value=0.0),
+            "does not follow|not proved that",
+        ),
         (lambda content: content["data"].update(shape=[2, 1, 1]), "is not in the recordings"),
         (lambda content: content["data"].update(shape=[1, 3, 2]), "is not in the recordings"),
         (lambda content: content["data"].update(shape=[2, 1]), "data.shape must be a list of 3"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -112,3 +113,20 @@ def noise_of_history(given: npt.ArrayLike, n_states: int, output_lags: int, n_hi
         return noise_by_state(given, n_history)
     outputs = np.tile(noise_by_state(given, n_states), output_lags)
     return noise_by_state(np.concatenate([outputs, np.zeros(n_history - len(outputs))]), n_history)
+
+
+def require_constant(bound: FloatArray, name: str) -> None:
+    """Refuse a bound that differs from step to step where any step may become any other."""
+    if (bound != bound[0]).any():
+        raise InputError(f"runs whose {name} differs from step to step cannot be cut into windows")
+
+
+def require_same_plant(runs: Any, other: Any) -> None:
+    """Refuse runs that cannot be joined: of other names, lengths, shapes or bounds, up to rounding."""
+    same = ("state_names", "input_names", "sampling_time", "shape", "horizon")
+    if any(getattr(runs, name) != getattr(other, name) for name in same):
+        raise InputError("only runs of the same plant and length can be joined")
+    largest = max(np.abs(runs.states).max(), np.abs(other.states).max())
+    for bound in ("noise_bound", "disturbance_bound"):
+        if not np.allclose(getattr(runs, bound), getattr(other, bound), rtol=1e-12, atol=1e-15 * largest):
+            raise InputError(f"only runs with the same {bound.replace('_', ' ')}s can be joined")

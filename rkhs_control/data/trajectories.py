@@ -18,7 +18,9 @@ from .fields import (
     checked_origins,
     noise_by_step,
     noise_of_history,
+    require_constant,
     require_finite_runs,
+    require_same_plant,
     stacked,
     with_units,
 )
@@ -172,24 +174,16 @@ class Trajectories:
         """Runs in a pandas frame with one row per instant, read by the rules for CSV files (`load_trajectories`).
 
         Numbers count as the decimals that they print as, and the noise bound is raised by what these lose as doubles.
-        Before version 3.1, pandas reads files to the last digit only with `float_precision="round_trip"`.
+        Before version 3.1, pandas reads files to the last digit only with `float_precision="round_trip"`. Named levels
+        of the index count as columns, errors count rows from 0, and the last inputs of a run are not read.
 
         Parameters
         ----------
-        frame : pandas.DataFrame
-            Named levels of its index count as columns. Errors count its rows from 0, as `iloc` does.
-        state_names, input_names : sequence of str
-            The columns to read; inputs are not read at the last instant of a run.
-        noise_bound : float, one per state, or one per step and state
         trajectory : str
             The column that tells runs apart; where there is no column `trajectory`, all rows are of one run.
         time : str, optional
             The column of times in seconds, evenly spaced; by default `time`, or else `step`, which counts from 0.
-        horizon, stride : int, optional
-            Cut the runs into windows of so many steps, one every `stride` steps, that begin with measured states.
-        fields : further ones of `Trajectories` and `from_recordings`
-            By default the sampling time is what the times say, and initial states are known at the beginning of whole
-            runs and uncertain by the noise bound at that of windows.
+        fields : `horizon` and `stride` cut windows; others are those of `from_recordings` and `Trajectories`
         """
         from .frames import read_frame
 
@@ -254,9 +248,8 @@ class Trajectories:
     def require_states(self, what: str) -> None:
         """Refuse histories where something begins with a state."""
         if not self.has_states:
-            raise InputError(
-                f"{what} begins with a state, but the runs have histories: {', '.join(self.history_names)}"
-            )
+            names = ", ".join(self.history_names)
+            raise InputError(f"{what} begins with a state, but the runs have histories: {names}")
 
     def history_noise(self, given: npt.ArrayLike) -> FloatArray:
         """How far each entry of a history may be off, from a number for all outputs, one per state, or all of them."""
@@ -285,8 +278,7 @@ class Trajectories:
         if not self.initial_state_noise.any():
             return f"{start} are taken as exact" if self.is_windowed else ""
         is_default = np.array_equal(self.initial_state_noise, self.history_noise(self.noise_bound.max(axis=0)))
-        by_what = " by the noise bound" if is_default else ""
-        return f"{start} may be off{by_what}: {self.by_state(self.initial_state_noise[: self.n_states])}"
+        return f"{start} may be off{' by the noise bound' if is_default else ''}: {self.by_state(self.initial_state_noise[: self.n_states])}"
 
     def by_state(self, values: FloatArray) -> str:
         """`c_A by 0.1, c_B by 0.2`, for messages."""
@@ -337,13 +329,7 @@ class Trajectories:
         Initial states are then taken to be as uncertain as those of either; the recordings of the others are numbered
         on from these.
         """
-        same = ("state_names", "input_names", "sampling_time", "shape")
-        if any(getattr(self, name) != getattr(other, name) for name in same) or self.horizon != other.horizon:
-            raise InputError("only runs of the same plant and length can be joined")
-        largest = max(np.abs(self.states).max(), np.abs(other.states).max())
-        for bound in ("noise_bound", "disturbance_bound"):
-            if not np.allclose(getattr(self, bound), getattr(other, bound), rtol=1e-12, atol=1e-15 * largest):
-                raise InputError(f"only runs with the same {bound.replace('_', ' ')}s can be joined")
+        require_same_plant(self, other)
         next_one = np.array([self.origins[:, 0].max() + 1, 0])
         return replace(
             self,
@@ -364,10 +350,8 @@ class Trajectories:
         They begin with measured states, which are uncertain by the noise bound (or by what initial states of the runs
         already are, if that is more) unless `initial_state_noise` says otherwise.
         """
-        for bound in ("noise_bound", "disturbance_bound"):
-            if (getattr(self, bound) != getattr(self, bound)[0]).any():
-                name = bound.replace("_", " ")
-                raise InputError(f"runs whose {name} differs from step to step cannot be cut into windows")
+        require_constant(self.noise_bound, "noise bound")
+        require_constant(self.disturbance_bound, "disturbance bound")
         if not self.has_states:
             raise InputError("windows with histories are cut from recordings, not from other windows")
         recordings = list(zip(self.states, self.inputs, strict=True))
