@@ -25,6 +25,19 @@ def require_finite_runs(array: FloatArray, name: str) -> None:
     require_finite(array.reshape(len(array), -1), name)
 
 
+def checked_runs(given_states: npt.ArrayLike, given_inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """States `(n_runs, n_steps + 1, n_states)` and inputs `(n_runs, n_steps, n_inputs)` that go together."""
+    states, inputs = as_floats(given_states, "states"), as_floats(given_inputs, "inputs")
+    if states.ndim != 3 or min(states.shape) == 0 or states.shape[1] < 2:
+        raise InputError(f"states must have shape (n_runs, n_steps + 1, n_states); got {states.shape}")
+    if inputs.ndim != 3 or inputs.shape[:2] != (states.shape[0], states.shape[1] - 1) or inputs.shape[2] == 0:
+        wanted = f"({states.shape[0]}, {states.shape[1] - 1}, n_inputs)"
+        raise InputError(f"inputs must have shape {wanted} to go with the states; got {inputs.shape}")
+    require_finite_runs(states, "states")
+    require_finite_runs(inputs, "inputs")
+    return states, inputs
+
+
 def noise_by_step(given: npt.ArrayLike, name: str, states: FloatArray) -> FloatArray:
     """The bound of every step and state, from a number for all, one per state, or all of them."""
     array, (n_steps, n_states) = as_floats(given, name), (states.shape[1] - 1, states.shape[2])

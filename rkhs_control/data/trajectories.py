@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .arrays import FloatArray, IndexArray, as_floats, as_rows, listed, positive
+from .arrays import FloatArray, IndexArray, as_rows, listed, positive
 from .fields import (
     checked_histories,
     checked_names,
     checked_origins,
+    checked_runs,
     noise_by_step,
     noise_of_history,
     require_constant,
-    require_finite_runs,
     require_same_plant,
     stacked,
     with_units,
@@ -89,14 +89,7 @@ class Trajectories:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        states, inputs = as_floats(self.states, "states"), as_floats(self.inputs, "inputs")
-        if states.ndim != 3 or min(states.shape) == 0 or states.shape[1] < 2:
-            raise InputError(f"states must have shape (n_runs, n_steps + 1, n_states); got {states.shape}")
-        if inputs.ndim != 3 or inputs.shape[:2] != (states.shape[0], states.shape[1] - 1) or inputs.shape[2] == 0:
-            wanted = f"({states.shape[0]}, {states.shape[1] - 1}, n_inputs)"
-            raise InputError(f"inputs must have shape {wanted} to go with the states; got {inputs.shape}")
-        require_finite_runs(states, "states")
-        require_finite_runs(inputs, "inputs")
+        states, inputs = checked_runs(self.states, self.inputs)
         shape = Shape.of(self.shape)
         values = {
             "shape": shape,
@@ -278,11 +271,12 @@ class Trajectories:
         if not self.initial_state_noise.any():
             return f"{start} are taken as exact" if self.is_windowed else ""
         is_default = np.array_equal(self.initial_state_noise, self.history_noise(self.noise_bound.max(axis=0)))
-        return f"{start} may be off{' by the noise bound' if is_default else ''}: {self.by_state(self.initial_state_noise[: self.n_states])}"
+        how = "may be off by the noise bound" if is_default else "may be off"
+        return f"{start} {how}: {self.by_state(self.initial_state_noise[: self.n_states])}"
 
     def by_state(self, values: FloatArray) -> str:
         """`c_A by 0.1, c_B by 0.2`, for messages."""
-        return ", ".join(f"{name} by {value:g}" for name, value in zip(self.state_names, values, strict=True))
+        return ", ".join(map("{} by {:g}".format, self.state_names, values))
 
     @property
     def caveat(self) -> str:
