@@ -33,3 +33,10 @@ def collect(results: Iterable[Result], total: int, progress: Progress | None = N
         if progress is not None:
             progress(len(found), total)
     return found
+
+
+def end_idle_workers() -> None:
+    """Let processes that wait for work go, so that new ones start with the search path as it is now."""
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor().shutdown(wait=True)

@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import InputError
 from ..models import PLANTS
 from ..models.plant import Plant
+from ..parallel import end_idle_workers
 
 _NEEDED = ("state_names", "state_units", "input_names", "input_units", "sampling_time")
 
@@ -73,7 +74,10 @@ def _first_on_path(folders: list[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path[:] = [*before, *(folder for folder in folders if folder not in before)]
+        added = [folder for folder in folders if folder not in before]
+        sys.path[:] = [*before, *added]
+        if added:
+            end_idle_workers()
 
 
 def _require_same(name: str, folders: list[str]) -> None:

@@ -206,7 +206,7 @@ def _estimate(
     def needed(norm: float) -> float:
         try:
             return least_norm_estimate(widened(norm), kernel, in_balls=False).value
-        except SolverError:
+        except (SolverError, ContradictoryDataError):
             return math.inf
 
     small = max(_hidden(runs, n, i, kernel), TINY)
