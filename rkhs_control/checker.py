@@ -1204,6 +1204,13 @@ def assumptions_in_words(content: dict[str, Any]) -> list[str]:
         lines.append(f"initial states of {what}: {', '.join(known)}")
     if data["file"] is not None and data["file"]["is_windowed"]:
         lines.append("samples are windows of recordings, which begin with measured states")
+    outputs, inputs, every = data["shape"]
+    if (outputs, inputs) != (1, 0):
+        lines.append(
+            f"the future depends on the last {outputs} outputs, {inputs} inputs before, and the inputs to come"
+        )
+    if every > 1:
+        lines.append(f"a step is {every} samples of the recordings, over which inputs are averaged")
     return lines
 
 

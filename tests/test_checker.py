@@ -1242,6 +1242,8 @@ def test_histories_priors_and_disturbances_are_proved(of_histories, tmp_path):
     assert "torque[-1] = " in result.plan[0]
     assert "norm of what an affine prior leaves at most" in result.assumptions[0]
     assert 'disturbances at most 0.01 ("given with the runs")' in result.assumptions[0]
+    assert "the future depends on the last 2 outputs, 1 inputs before, and the inputs to come" in result.assumptions
+    assert "a step is 2 samples of the recordings, over which inputs are averaged" in result.assumptions
     rc.save_trajectories(runs, tmp_path / "windows.npz")
     certificate.save(tmp_path / "plan.json")
     result = rc.verify(tmp_path / "plan.json", data=tmp_path / "windows.npz")

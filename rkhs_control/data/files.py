@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import InputError
 from .arrays import as_floats
 from .plans import Plans
-from .recordings import bounds_as_read, require_horizon, trajectories_of
+from .recordings import bounds_as_read, require_horizon, shape_of, trajectories_of
 from .tables import one_line, read_table, write_rows
 from .trajectories import Trajectories
 
@@ -67,7 +67,7 @@ def load_trajectories(
     missing = [name for name in ("states", "inputs", "noise_bound") if name not in content and name not in overrides]
     if missing:
         raise InputError(f"{path}: there is no {missing[0]!r} in it; there is: {', '.join(sorted(content))}")
-    known = {name: value for name, value in content.items() if name in _FIELDS}
+    known, shape = {name: value for name, value in content.items() if name in _FIELDS}, shape_of(overrides, horizon)
     if "noise_bound" in overrides and _starts_as_noisy(known):
         given = as_floats(overrides["noise_bound"], "noise_bound")
         overrides.setdefault("initial_state_noise", given.max(axis=0) if given.ndim == 2 else given)
@@ -78,7 +78,7 @@ def load_trajectories(
         bounds = bounds_as_read(overrides)
         runs = Trajectories(**{**known, **overrides, **bounds})
         noise = bounds.get("initial_state_noise")
-        return runs if horizon is None else runs.windows(horizon, stride, initial_state_noise=noise)
+        return runs if horizon is None else runs.windows(horizon, stride, initial_state_noise=noise, **shape)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 

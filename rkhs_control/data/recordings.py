@@ -12,6 +12,7 @@ from ..errors import InputError
 from .arrays import FloatArray
 from .tables import RunTable, bounds_of_decimals
 from .trajectories import Trajectories
+from .windows import Shape
 
 
 def trajectories_of(table: RunTable, *, horizon: int | None, stride: int, fields: dict[str, Any]) -> Trajectories:
@@ -28,6 +29,7 @@ def trajectories_of(table: RunTable, *, horizon: int | None, stride: int, fields
         Those of `Trajectories` that a table does not hold; `state_names` and `input_names` are the columns to read.
     """
     state_names, input_names = fields["state_names"], fields["input_names"]
+    shape = shape_of(fields, horizon)
     recordings = [_recording(table, name, state_names, input_names) for name in table.runs]
     bounds = bounds_as_read(fields, [table.rounding(name) for name in state_names])
     named = {**fields, **bounds}
@@ -40,7 +42,9 @@ def trajectories_of(table: RunTable, *, horizon: int | None, stride: int, fields
         )
     whole: dict[str, Any] = {} if horizon is not None else {"initial_state_noise": 0.0}
     try:
-        return Trajectories.from_recordings(recordings, horizon or lengths[0], stride=stride, **{**whole, **named})
+        return Trajectories.from_recordings(
+            recordings, horizon or lengths[0], stride=stride, **{**whole, **named, **shape}
+        )
     except InputError as error:
         raise InputError(f"{table.source}: {error}") from None
 
@@ -58,9 +62,17 @@ def bounds_as_read(given: dict[str, Any], roundings: Sequence[Fraction] | None =
 
 
 def require_horizon(horizon: int | None, stride: int) -> None:
-    """Refuse a stride without windows that it could be for."""
+    """Refuse what is said of windows where there are none."""
     if horizon is None and stride != 1:
         raise InputError(f"stride is how far windows are apart, which only horizon makes; got {stride} without it")
+
+
+def shape_of(fields: dict[str, Any], horizon: int | None) -> dict[str, int]:
+    """How windows are to be cut, taken out of other fields; refused where no horizon makes any."""
+    shape = {name: fields.pop(name) for name in Shape._fields if name in fields}
+    if shape and horizon is None:
+        raise InputError(f"{next(iter(shape))} is said of windows, which only horizon makes")
+    return shape
 
 
 def _recording(

@@ -337,25 +337,27 @@ class Trajectories:
         )
 
     def windows(
-        self, horizon: int, stride: int = 1, *, initial_state_noise: npt.ArrayLike | None = None
+        self, horizon: int, stride: int = 1, *, initial_state_noise: npt.ArrayLike | None = None, **shape: int
     ) -> Trajectories:
         """Windows of `horizon` steps, every `stride` steps; the noise bound must not differ from step to step.
 
         They begin with measured states, which are uncertain by the noise bound (or by what initial states of the runs
-        already are, if that is more) unless `initial_state_noise` says otherwise.
+        already are, if that is more) unless `initial_state_noise` says otherwise. `shape` as for `from_recordings`.
         """
         require_constant(self.noise_bound, "noise bound")
         require_constant(self.disturbance_bound, "disturbance bound")
         if not self.has_states:
             raise InputError("windows with histories are cut from recordings, not from other windows")
         recordings = list(zip(self.states, self.inputs, strict=True))
-        cut = Trajectories.from_recordings(recordings, horizon, stride=stride, noise_bound=self.noise_bound[0])
+        cut = Trajectories.from_recordings(recordings, horizon, stride=stride, noise_bound=self.noise_bound[0], **shape)
         run, first = cut.origins.T
         runs = replace(
             self,
             states=cut.states,
             inputs=cut.inputs,
             histories=cut.histories,
+            shape=cut.shape,
+            sampling_time=self.sampling_time * cut.shape.every,
             noise_bound=np.broadcast_to(self.noise_bound[0], (horizon, self.n_states)),
             disturbance_bound=np.broadcast_to(self.disturbance_bound[0], (horizon, self.n_states)),
             initial_state_noise=np.maximum(self.initial_state_noise, self.noise_bound[0]),

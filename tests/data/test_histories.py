@@ -97,6 +97,19 @@ def test_csv_recordings_are_cut_with_lags(tmp_path):
     np.testing.assert_array_equal(runs.histories[0], [5.25, 0.25, -2.0])
 
 
+def test_windows_of_whole_runs_are_those_of_recordings(tmp_path):
+    outputs, inputs = recording(30, 1)
+    whole = rc.Trajectories(outputs[None], inputs[None], 0.1, sampling_time=0.5)
+    shape = {"output_lags": 2, "input_lags": 1, "every": 3}
+    wanted = rc.Trajectories.from_recordings([(outputs, inputs)], 2, noise_bound=0.1, sampling_time=0.5, **shape)
+    rc.save_trajectories(whole, tmp_path / "runs.npz")
+    for cut in (whole.windows(2, **shape), rc.load_trajectories(tmp_path / "runs.npz", horizon=2, **shape)):
+        for name in ("histories", "inputs", "states", "initial_state_noise", "origins", "sampling_time", "shape"):
+            np.testing.assert_array_equal(getattr(cut, name), getattr(wanted, name))
+    with pytest.raises(rc.InputError, match="every is said of windows, which only horizon makes"):
+        rc.load_trajectories(tmp_path / "runs.npz", every=3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,0 +1,37 @@
+"""Recordings of real plants: nobody knows the truth, but held-out windows must not contradict boxes that are narrow."""
+
+import numpy as np
+import pytest
+from problems import REFERENCE
+
+import rkhs_control as rc
+
+RECORDINGS = REFERENCE.parent / "recordings"
+
+
+@pytest.mark.reference
+@pytest.mark.filterwarnings("ignore::rkhs_control.errors.UnsettledNormWarning")
+def test_boxes_of_the_recorded_tanks_are_narrow_and_not_contradicted():
+    """The measured history as the argument, an affine prior, and a disturbance bound of a twentieth of the range."""
+    if not (RECORDINGS / "tank.csv").exists():
+        pytest.skip("the recordings are not here")
+    table = np.genfromtxt(RECORDINGS / "tank.csv", delimiter=",", names=True)
+    outputs = np.stack([table["level_upper"], table["level_lower"]], axis=1)
+    inputs, cut, spread = table["pump"][:, None], 3 * len(table) // 4, np.ptp(outputs, axis=0)
+    settings = {
+        "output_lags": 2,
+        "every": 8,
+        "noise_bound": 0.003 * spread,
+        "disturbance_bound": 0.05 * spread,
+        "initial_state_noise": 0.0,
+    }
+    runs, held_out = (
+        rc.Trajectories.from_recordings([(outputs[part], inputs[part][:-1])], 6, **settings)
+        for part in (slice(cut), slice(cut, None))
+    )
+    predictor = rc.MultiStepPredictor.select(runs, prior="affine", safety_factor=2.0)
+    assert not predictor.contradictions(held_out).any()
+    tube = predictor.boxes(held_out.histories, held_out.inputs)
+    shares = ((tube.upper - tube.lower) / 2.0 / spread).mean(axis=0)
+    assert (shares[0] < 0.15).all()
+    assert (shares[5] < 0.20).all()
