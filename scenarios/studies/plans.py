@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,15 +39,8 @@ class PlansSettings(Settings):
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedPlan:
-    """A plan, what every method says of it and, where it is known, what the plant does."""
-
-    name: str
-    certificates: dict[str, Certificate]
-    truth: FloatArray | None
-    """`(n_steps + 1, n_states)`."""
-    margins: dict[str, dict[str, float]]
-    """By method: `norm_margin` and `noise_margin`, where there were few enough plans to look for them."""
+class JudgedPlan(ReportedPlan):
+    """A plan as reports know it, and what a study says of it besides."""
 
     @property
     def verdict(self) -> Verdict:
@@ -128,8 +121,7 @@ class PlansOutcome(Outcome):
     def reported(self) -> list[ReportedPlan]:
         """With the names of files as they are written."""
         return [
-            ReportedPlan(plan.name, plan.certificates, plan.margins, plan.truth, f"certificates/plan_{number}.json")
-            for number, plan in enumerate(self.plans, start=1)
+            replace(plan, file=f"certificates/plan_{number}.json") for number, plan in enumerate(self.plans, start=1)
         ]
 
     def listings(self) -> list[Listing]:
@@ -250,7 +242,8 @@ def judge(plans: Plans, task: Task) -> list[JudgedPlan]:
     for i, (name, x0, inputs) in enumerate(zip(plans.names, plans.x0, plans.inputs, strict=True)):
         truth = None if plant is None else plant.simulate(x0, inputs)
         mine = {method: found[i] for method, found in certificates.items()}
-        judged.append(JudgedPlan(name, mine, truth, {method: margins[c] for method, c in mine.items() if c in margins}))
+        found = {method: margins[c] for method, c in mine.items() if c in margins}
+        judged.append(JudgedPlan(name, mine, margins=found, truth=truth))
     return judged
 
 

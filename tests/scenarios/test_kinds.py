@@ -42,7 +42,7 @@ def test_a_margin_is_never_printed_larger_than_it_is(task, predictor, plan):
     certificate = rc.certify(predictor, *plan, task.material.limits)
     certificate = replace(certificate, margins=np.full_like(certificate.margins, 0.29999))
     margins = {OPTIMAL: {"norm_margin": 1.99996, "noise_margin": np.inf}}
-    outcome = PlansOutcome(task, [JudgedPlan("the plan", {OPTIMAL: certificate}, None, margins)], [(0, 1)])
+    outcome = PlansOutcome(task, [JudgedPlan("the plan", {OPTIMAL: certificate}, margins)], [(0, 1)])
     (listing,) = outcome.listings()
     ((row,),) = listing.groups
     assert row[4:7] == ["+0.299", "1.99", "≥16"]
