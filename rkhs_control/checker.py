@@ -3,7 +3,7 @@
     python checker.py plan.json [--data runs.csv]
 
 This file needs python-flint and nothing else: copy it out, read it, run it. For every step, state and side the
-certificate holds a *witness*, weights `w` on recorded samples `f(x_i) in [l_i, u_i]`. For any weights whatever,
+certificate holds *witnesses*, weights `w` on recorded samples `f(x_i) in [l_i, u_i]`. For any weights whatever,
 
     f(x) <= norm_bound * || k_x - sum_i w_i k_{x_i} ||  +  sum_i max(w_i u_i, w_i l_i)
 
@@ -18,6 +18,11 @@ witnesses touch or, with the recordings at hand, through all that was recorded. 
 With a *prior*, an affine function `m`, all of this is about `f - m`, and `m` is added again: its values are proved,
 too. A *disturbance bound* widens intervals and bounds alike. Where states were not recorded, `x` begins with a
 *history*: the last outputs, the latest first, and the inputs before.
+
+Where the plan's history is uncertain, a bound must hold over a box of arguments: by witnesses at all its corners, or at
+its centre and for the slopes there, and a remainder of second order, `norm_bound / 2 sum_j b_j h_j^2`, where `b_j` is
+how much functions of the kernel can bend. Where those of the recordings are, too, a second file tells how witnesses for
+the slopes at every sample narrow its interval, round by round.
 
 What is *not* proved are the assumptions themselves, the norm bounds and the bounds of noise and disturbances. They are
 printed.
@@ -42,19 +47,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from operator import add, mul
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from flint import arb, arb_mat, ctx
 
-FORMAT, VERSION = "rkhs_control certificate", 3
+FORMAT, VERSION = "rkhs_control certificate", 4
 MAX_BYTES, MAX_DATA_BYTES = 2**24, 2**27
 WORK = 30_000_000
 """How much may be done for one certificate, in units of about a tenth of a microsecond."""
 PRECISIONS = (256, 2048)
 """In bits; the second one is for what the first does not decide."""
+MOST_IN_MATRIX = 1000
+"""Up to so many samples, all kernel values among them are computed once."""
 MAX_REPAIRED = 200
 """So many intervals may be missed by rounding."""
 ROUNDING = 1e-10
@@ -111,6 +118,7 @@ class Work:
 def verify(file: str | Path, data: str | Path | None = None, work: int = WORK) -> Verification:
     """Check a certificate file and, if they are given, look its samples up in the recordings.
 
+    What tells how intervals were narrowed, where histories are uncertain, is looked for beside the certificate.
     `work` limits what is done for it, in units of about a tenth of a microsecond.
     """
     content = read(Path(file))
@@ -121,9 +129,10 @@ def verify(file: str | Path, data: str | Path | None = None, work: int = WORK) -
         budget = Work(work)
         budget.take(work_of(content))
         recordings = None if data is None else read_recordings(Path(data), content, budget)
+        narrowing = None if data is None else read_narrowing(Path(file).parent, content, budget)
         check_claim(content)
         check_bounds(content, slacks, budget)
-        samples, found = check_samples(content, recordings, budget)
+        samples, found = check_samples(content, recordings, narrowing, budget)
     except RejectedError as reason:
         return Verification(False, str(reason), slacks=slacks)
     finally:
@@ -135,7 +144,7 @@ def verify(file: str | Path, data: str | Path | None = None, work: int = WORK) -
         n_samples_found=found,
         plan=plan_in_words(content),
         limits=limits_in_words(content["question"]),
-        assumptions=assumptions_in_words(content),
+        assumptions=assumptions_in_words(content, is_narrowed=narrowing is not None),
         samples=samples,
     )
 
@@ -166,7 +175,7 @@ def read(path: Path) -> dict[str, Any]:
             f"{name}: version 1 does not prove that the recordings do not refute its assumptions; certify the plan "
             f"again to get version {VERSION}"
         )
-    if type(version) is int and version == 2:
+    if type(version) is int and version in (2, 3):
         return _upgraded(content)
     if type(version) is not int or version != VERSION:
         raise UnreadableError(f"{name}: version {quoted(version)}; this checker knows {VERSION}")
@@ -174,16 +183,33 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """Version 2, which knew no histories, priors or disturbances, in the terms of version 3."""
-    none = {"disturbance_bound": {"value": 0.0, "provenance": "none"}, "prior": None}
+    """Versions 2, which knew no histories, priors or disturbances, and 3, with one witness per bound, as version 4."""
+    is_right = content.get("digest") == digest(content)
     try:
-        rows = [[{**none, **component} for component in row] for row in content["steps"]]
-        newer = {**content, "version": VERSION, "data": {"shape": [1, 0, 1], **content["data"]}, "steps": rows}
-        is_old = not any(key in component for row in content["steps"] for component in row for key in none)
-    except (KeyError, TypeError):
+        if content["version"] == 2:
+            none = {"disturbance_bound": {"value": 0.0, "provenance": "none"}, "prior": None}
+            rows = [[{**component, **none} for component in row] for row in content["steps"]]
+            is_right &= not any(key in component for row in content["steps"] for component in row for key in none)
+            is_right &= "shape" not in content["data"]
+            content = {**content, "data": {"shape": [1, 0, 1], **content["data"]}, "steps": rows}
+        steps = [[_with_samples(component) for component in row] for row in content["steps"]]
+        newer = {**content, "version": VERSION, "data": {**content["data"], "narrowing": None}, "steps": steps}
+    except (KeyError, TypeError, AttributeError):
         return content
-    is_right = is_old and "shape" not in content["data"] and content.get("digest") == digest(content)
     return {**newer, "digest": digest(newer) if is_right else ""}
+
+
+def _with_samples(component: dict[str, Any]) -> dict[str, Any]:
+    """A component of version 3, whose two bounds had samples of their own."""
+    samples: dict[str, list[Any]] = {"inputs": [], "intervals": []}
+    newer = dict(component)
+    for side in ("lower", "upper"):
+        proof, first = component[side], len(samples["inputs"])
+        witness = {"rows": list(range(first, first + len(proof["inputs"]))), "weights": proof["weights"]}
+        newer[side] = {"bound": proof["bound"], "method": "displacement", "witnesses": [witness]}
+        for key in samples:
+            samples[key] += proof[key]
+    return {**newer, "samples": samples}
 
 
 def digest(content: dict[str, Any]) -> str:
@@ -250,7 +276,7 @@ def check_structure(content: dict[str, Any]) -> None:
         "question",
         "state_names input_names x0 inputs initial_state_noise state_limits input_limits input_rate_limits",
     )
-    _keys(data, "data", "n_runs sha256 file initial_state_noise shape")
+    _keys(data, "data", "n_runs sha256 file initial_state_noise shape narrowing")
     _keys(claim, "claim", "verdict margin margins")
     _keys(content["made_with"], "made_with", "rkhs_control python numpy seed")
     if data["file"] is not None:
@@ -258,6 +284,9 @@ def check_structure(content: dict[str, Any]) -> None:
         _plain([data["file"]["name"], data["file"]["sha256"]])
         if not isinstance(data["file"]["is_windowed"], bool):
             raise RejectedError("data.file.is_windowed must be true or false")
+    if data["narrowing"] is not None:
+        _keys(data["narrowing"], "data.narrowing", "name sha256")
+        _plain(list(data["narrowing"].values()))
     _plain([data["n_runs"], data["sha256"], *content["made_with"].values()])
     for key in ("state_names", "input_names"):
         names = _list(question[key], key)
@@ -277,7 +306,8 @@ def check_structure(content: dict[str, Any]) -> None:
     n_limits = _check_limits(question, n_states, n_inputs)
     for n, row in enumerate(_list(content["steps"], "steps", n_steps), start=1):
         for name, component in zip(question["state_names"], _list(row, f"steps[{n}]", n_states), strict=True):
-            _check_component(component, f"step {n}, state {named(name)}", n_history + n * n_inputs)
+            n_dims = n_history + n * n_inputs
+            _check_component(component, f"step {n}, state {named(name)}", n_dims, question["initial_state_noise"])
     if claim["verdict"] not in ("CERTIFIED", "UNDECIDED", "REFUTED"):
         raise RejectedError("claim.verdict must be CERTIFIED, UNDECIDED or REFUTED")
     for row in _list(claim["margins"], "claim.margins", n_steps):
@@ -325,9 +355,9 @@ def _check_limits(question: dict[str, Any], n_states: int, n_inputs: int) -> int
     return n_limits
 
 
-def _check_component(component: Any, where: str, n_dims: int) -> None:
+def _check_component(component: Any, where: str, n_dims: int, noise: list[float]) -> None:
     """One state after one step."""
-    _keys(component, where, "kernel norm_bound noise_bound disturbance_bound prior consistency lower upper")
+    _keys(component, where, "kernel norm_bound noise_bound disturbance_bound prior consistency samples lower upper")
     _check_kernel(component["kernel"], where, n_dims)
     if component["prior"] is not None:
         _keys(component["prior"], f"{where}, prior", "offset slopes")
@@ -338,19 +368,36 @@ def _check_component(component: Any, where: str, n_dims: int) -> None:
         _plain([component[key]["provenance"]])
         if _numbers([component[key]["value"]], f"{where}, {key}")[0] < 0:
             raise RejectedError(f"{where}: {key} is negative")
-    for part, keys in (("consistency", ""), ("lower", " bound intervals"), ("upper", " bound intervals")):
-        function, what = component[part], f"{where}, {part}"
-        _keys(function, what, "inputs weights" + keys)
-        n = len(_numbers(function["weights"], what))
-        for x in _list(function["inputs"], what, n):
-            _numbers(x, what, n_dims)
+    samples, function = component["samples"], component["consistency"]
+    _keys(samples, f"{where}, samples", "inputs intervals")
+    _keys(function, f"{where}, consistency", "inputs weights")
+    n_samples = len(_list(samples["intervals"], f"{where}, samples"))
+    n_weights = len(_numbers(function["weights"], f"{where}, consistency"))
+    for part, n in ((samples, n_samples), (function, n_weights)):
+        for x in _list(part["inputs"], where, n):
+            _numbers(x, where, n_dims)
+    for interval in samples["intervals"]:
+        low, high = _numbers(interval, f"{where}, samples", 2)
+        if low > high:
+            raise RejectedError(f"{where}: the interval [{number(low)}, {number(high)}] is empty")
     for side in ("lower", "upper"):
-        proof, what = component[side], f"{where}, {side}"
-        _numbers([proof["bound"]], what)
-        for interval in _list(proof["intervals"], what, len(proof["weights"])):
-            low, high = _numbers(interval, what, 2)
-            if low > high:
-                raise RejectedError(f"{what}: the interval [{number(low)}, {number(high)}] is empty")
+        _check_proof(component[side], f"{where}, {side}", n_samples, sum(map(bool, noise)))
+
+
+def _check_proof(proof: Any, what: str, n_samples: int, n_uncertain: int) -> None:
+    """A bound has as many witnesses as its method needs, on samples that are there."""
+    _keys(proof, what, "bound method witnesses")
+    _numbers([proof["bound"]], what)
+    needed = {"point": 1, "displacement": 1, "corners": 2 ** min(n_uncertain, 20), "slopes": 1 + 2 * n_uncertain}
+    if not isinstance(proof["method"], str) or proof["method"] not in needed:
+        raise RejectedError(f"{what}: the method must be one of {', '.join(needed)}")
+    if proof["method"] == "point" and n_uncertain:
+        raise RejectedError(f"{what}: the plan's history is uncertain, and one witness alone does not bound that")
+    for witness in _list(proof["witnesses"], what, needed[proof["method"]]):
+        _keys(witness, what, "rows weights")
+        for row in _list(witness["rows"], what, len(_numbers(witness["weights"], what))):
+            if type(row) is not int or not 0 <= row < n_samples:
+                raise RejectedError(f"{what}: a witness rests on a sample that is not there")
 
 
 def _check_kernel(kernel: Any, where: str, n_dims: int, depth: int = 0) -> float:
@@ -417,11 +464,16 @@ def work_of(content: dict[str, Any], n_recorded: dict[int, int] | None = None) -
     for n, row in enumerate(content["steps"], start=1):
         n_dims, n_rows = len(question["x0"]) + n * n_inputs, 0 if n_recorded is None else n_recorded[n]
         for component in row:
-            lower, upper, support = (len(component[part]["weights"]) for part in ("lower", "upper", "consistency"))
-            shapes = [(lower + 1, lower + 1), (upper + 1, upper + 1), (lower + upper, support), (support, support)]
+            support = len(component["consistency"]["weights"])
+            sizes = [len(w["weights"]) + 1 for side in ("lower", "upper") for w in component[side]["witnesses"]]
+            shapes = [
+                *((size, size) for size in sizes),
+                (len(component["samples"]["inputs"]), support),
+                (support, support),
+            ]
             if n_recorded is not None:
                 shapes = [(n_rows, support)]
-            n_priors = 0 if component["prior"] is None else n_rows + 4
+            n_priors = 0 if component["prior"] is None else n_rows + 2 * len(sizes)
             units += (n_rows + 8 * n_priors) * n_dims
             units += kernel_work(component["kernel"], n_dims, *shapes, (2, 1), (2, 1))
     return units
@@ -528,6 +580,97 @@ def displacement(kernel: dict[str, Any], norm_bound: float, noise: list[float], 
     return arb(norm_bound) * (2 * (at_here - at_corner)).nonnegative_part().sqrt()
 
 
+def profile_slope(kernel: dict[str, Any], s: arb) -> arb:
+    """The derivative of `profile`, of kernels whose functions have one."""
+    kind = kernel["kind"]
+    if kind == "SquaredExponential":
+        return -(-s / 2).exp() / 2
+    if kind == "RationalQuadratic":
+        alpha = arb(kernel["alpha"])
+        return -(-(alpha + 1) * (1 + s / (2 * alpha)).log()).exp() / 2
+    if kind == "Matern32":
+        return -3 * (-(3 * s).sqrt()).exp() / 2
+    if kind == "Matern52":
+        r = (5 * s).sqrt()
+        return -5 * (1 + r) * (-r).exp() / 6
+    raise RejectedError(f"functions in the space of {kind} need not have slopes")
+
+
+def slope_row(kernel: dict[str, Any], x: Sequence[float], j: int, Y: Points) -> list[arb]:
+    """`d k(x, y) / dx_j` for every `y`."""
+    kind = kernel["kind"]
+    if kind == "Scale":
+        return [arb(kernel["factor"]) * k for k in slope_row(kernel["kernel"], x, j, Y)]
+    if kind in ("Sum", "Product"):
+        a, b = (slope_row(kernel[part], x, j, Y) for part in ("a", "b"))
+        if kind == "Sum":
+            return list(map(add, a, b))
+        (at_a,), (at_b,) = (kernel_rows(kernel[part], [x], Y) for part in ("a", "b"))
+        return [da * kb + ka * db for da, db, ka, kb in zip(a, b, at_a, at_b, strict=True)]
+    (distances,), scale = squared_distances(kernel["lengthscale"], [x], Y), _lengthscale(kernel, j)
+    return [
+        2 * profile_slope(kernel, s) * (arb(x[j]) - arb(y[j])) / scale**2 for s, y in zip(distances, Y, strict=True)
+    ]
+
+
+def _lengthscale(kernel: dict[str, Any], j: int) -> arb:
+    scale = kernel["lengthscale"]
+    return arb(scale[j] if isinstance(scale, list) else scale)
+
+
+def variance(kernel: dict[str, Any]) -> arb:
+    """`k(x, x)`."""
+    if kernel["kind"] == "Scale":
+        return arb(kernel["factor"]) * variance(kernel["kernel"])
+    if kernel["kind"] in ("Sum", "Product"):
+        a, b = variance(kernel["a"]), variance(kernel["b"])
+        return a + b if kernel["kind"] == "Sum" else a * b
+    return arb(1)
+
+
+def slope_variance(kernel: dict[str, Any], j: int) -> arb:
+    """`d^2 k(x, y) / dx_j dy_j` at `y = x`: the squared norm of `f -> df/dx_j`."""
+    kind = kernel["kind"]
+    if kind == "Scale":
+        return arb(kernel["factor"]) * slope_variance(kernel["kernel"], j)
+    if kind in ("Sum", "Product"):
+        a, b = (slope_variance(kernel[part], j) for part in ("a", "b"))
+        return a + b if kind == "Sum" else a * variance(kernel["b"]) + variance(kernel["a"]) * b
+    return -2 * profile_slope(kernel, arb(0)) / _lengthscale(kernel, j) ** 2
+
+
+def bend(kernel: dict[str, Any], j: int) -> arb:
+    """`b_j`: in every direction `d`, `|d^2/dt^2 f(x + t d)| <= ||f|| sum_j b_j d_j^2`.
+
+    For a radial kernel the norm of that functional is `sqrt(12 profile''(0)) sum_j d_j^2 / l_j^2`. Squared norms of
+    sums of kernels add up. All kernels here are mixtures of Gaussians, whose fourth moments are at least three times
+    the squared second ones; so for products norms add up, each times the root of the other's variance.
+    """
+    kind = kernel["kind"]
+    if kind == "Scale":
+        return arb(kernel["factor"]).sqrt() * bend(kernel["kernel"], j)
+    if kind in ("Sum", "Product"):
+        a, b = (bend(kernel[part], j) for part in ("a", "b"))
+        if kind == "Sum":
+            return (a * a + b * b).sqrt()
+        return variance(kernel["b"]).sqrt() * a + variance(kernel["a"]).sqrt() * b
+    if kind == "SquaredExponential":
+        curvature = arb(1) / 4
+    elif kind == "RationalQuadratic":
+        curvature = (arb(kernel["alpha"]) + 1) / (4 * arb(kernel["alpha"]))
+    elif kind == "Matern52":
+        curvature = arb(25) / 12
+    else:
+        raise RejectedError(f"functions in the space of {kind} need not have two derivatives")
+    return (12 * curvature).sqrt() / _lengthscale(kernel, j) ** 2
+
+
+def remainder(component: dict[str, Any], reach: dict[int, arb]) -> arb:
+    """What functions can bend away over a box that reaches so far from its centre."""
+    bent = sum((bend(component["kernel"], j) * h * h for j, h in reach.items()), arb(0))
+    return arb(component["norm_bound"]["value"]) * bent / 2
+
+
 def prior_value(component: dict[str, Any], x: Sequence[float]) -> arb:
     """Of the prior at `x`; zero where there is none."""
     if component["prior"] is None:
@@ -555,16 +698,87 @@ def set_precision(precision: int, work: Work, units: int) -> None:
 # ---- bounds
 
 
-def witness_value(component: dict[str, Any], side: str, x: Sequence[float]) -> arb:
-    """The bound that a witness proves: an upper one of `f(x)`, or of `-f(x)` for the lower side."""
-    proof = component[side]
-    points, weights = [x, *proof["inputs"]], [arb(-1)] + [arb(w) for w in proof["weights"]]
-    square = sum(map(mul, weights, function_values(component["kernel"], points, weights, points)), arb(0))
+def witness_value(
+    component: dict[str, Any], witness: dict[str, Any], x: Sequence[float], is_mirrored: bool, j: int | None = None
+) -> arb:
+    """The upper bound of `g(x)` that a witness proves, or of `dg/dx_j`; mirrored, of minus that."""
+    inputs, intervals = ([component["samples"][key][row] for row in witness["rows"]] for key in ("inputs", "intervals"))
+    return weighted_bound(component, inputs, intervals, witness["weights"], x, is_mirrored, j)
+
+
+def weighted_bound(
+    component: dict[str, Any],
+    inputs: Points,
+    intervals: Sequence[Sequence[float | arb]],
+    weights: Sequence[float],
+    x: Sequence[float],
+    is_mirrored: bool,
+    j: int | None,
+    known: list[list[arb]] | None = None,
+) -> arb:
+    """`norm_bound || L - sum_i w_i k_{x_i} || + sum_i max(w_i u_i, w_i l_i)` for the value at `x`, or its slope.
+
+    `known` is the kernel matrix of the inputs, if that was computed already.
+    """
+    kernel, w = component["kernel"], [arb(v) for v in weights]
+    if j is None:
+        points, all_weights = [x, *inputs], [arb(-1), *w]
+        square = sum(map(mul, all_weights, function_values(kernel, points, all_weights, points)), arb(0))
+    else:
+        rows = kernel_rows(kernel, inputs, inputs) if known is None else known
+        square = sum((a * sum(map(mul, w, row), arb(0)) for a, row in zip(w, rows, strict=True)), arb(0))
+        square += slope_variance(kernel, j) - 2 * sum(map(mul, w, slope_row(kernel, x, j, inputs)), arb(0))
     value = arb(component["norm_bound"]["value"]) * square.nonnegative_part().sqrt()
-    for w, (low, high) in zip(proof["weights"], proof["intervals"], strict=True):
-        ends = (low, high) if side == "upper" else (-high, -low)
-        value += arb(w) * arb(ends[1] if w > 0 else ends[0])
+    for weight, (low, high) in zip(weights, intervals, strict=True):
+        ends = (-arb(high), -arb(low)) if is_mirrored else (arb(low), arb(high))
+        value += arb(weight) * ends[1 if weight > 0 else 0]
     return value
+
+
+def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: list[float]) -> arb:
+    """The upper bound of the plant over all arguments within `noise` of `x`, or for the lower side of minus it."""
+    proof, is_lower = component[side], side == "lower"
+
+    def at(point: Sequence[float], witness: dict[str, Any]) -> arb:
+        middle = prior_value(component, point)
+        return witness_value(component, witness, point, is_lower) + (-middle if is_lower else middle)
+
+    box = {j: _around(x[j], h) for j, h in enumerate(noise) if h}
+    if proof["method"] == "corners":
+        corners = ([*map(dict(zip(box, ends, strict=True)).get, range(len(x)), x)] for ends in product(*box.values()))
+        values = [at(corner, witness) for corner, witness in zip(corners, proof["witnesses"], strict=True)]
+        largest = values[0]
+        for value in values[1:]:
+            largest = largest.max(value)
+        return largest + remainder(component, {j: (arb(high) - arb(low)) / 2 for j, (low, high) in box.items()})
+    value = at(x, proof["witnesses"][0])
+    if proof["method"] != "slopes":
+        return value + uncertainty(component, noise, len(x))
+    for k, j in enumerate(box):
+        rising, falling = proof["witnesses"][1 + 2 * k : 3 + 2 * k]
+        value += arb(noise[j]) * steepest(
+            component,
+            j,
+            *(
+                witness_value(component, witness, x, is_mirrored, j)
+                for witness, is_mirrored in ((rising, False), (falling, True))
+            ),
+        )
+    return value + remainder(component, {j: arb(noise[j]) for j in box})
+
+
+def steepest(component: dict[str, Any], j: int, rising: arb, falling: arb) -> arb:
+    """`|d(m + g)/dx_j|` at most, from upper bounds of `dg/dx_j` and of `-dg/dx_j`."""
+    own = arb(0) if component["prior"] is None else arb(component["prior"]["slopes"][j])
+    return (rising + own).max(falling - own)
+
+
+def _around(x: float, h: float) -> tuple[float, float]:
+    """Doubles next to `x - h` and `x + h`, and not between them."""
+    low, high = math.nextafter(x - h, -math.inf), math.nextafter(x + h, math.inf)
+    if not (Fraction(low) <= Fraction(x) - Fraction(h) and Fraction(high) >= Fraction(x) + Fraction(h)):
+        raise RejectedError("a history is too uncertain for doubles")
+    return low, high
 
 
 def check_bounds(content: dict[str, Any], slacks: list[dict[str, Any]], work: Work) -> None:
@@ -588,13 +802,11 @@ def _slack(
 ) -> float:
     """By how much more than claimed is proved."""
     claimed = component[side]["bound"] * (1 if side == "upper" else -1)
-    size = len(component[side]["weights"]) + 1
-    units = kernel_work(component["kernel"], len(x), (size, size), (2, 1))
+    sizes = [len(witness["weights"]) + 1 for witness in component[side]["witnesses"]]
+    units = kernel_work(component["kernel"], len(x), *((size, size) for size in sizes), (2, 1))
     for precision in PRECISIONS:
         set_precision(precision, work, units)
-        shift = uncertainty(component, noise, len(x)) + arb(component["disturbance_bound"]["value"])
-        middle = prior_value(component, x)
-        proved = witness_value(component, side, x) + shift + (middle if side == "upper" else -middle)
+        proved = proved_end(component, side, x, noise) + arb(component["disturbance_bound"]["value"])
         if proved <= arb(claimed):
             return max(0.0, float((arb(claimed) - proved).mid()))
     raise RejectedError(
@@ -614,7 +826,9 @@ class Sample(NamedTuple):
     most: float | arb
 
 
-def check_samples(content: dict[str, Any], recordings: Recordings | None, work: Work) -> tuple[str, int | None]:
+def check_samples(
+    content: dict[str, Any], recordings: Recordings | None, narrowing: Narrowing | None, work: Work
+) -> tuple[str, int | None]:
     """The assumptions are consistent with all samples, and these are in the recordings, if there are any.
 
     Returns what was done in words, and how many samples were found.
@@ -626,8 +840,9 @@ def check_samples(content: dict[str, Any], recordings: Recordings | None, work: 
         recorded = None if recordings is None else recordings.samples(n)
         for i, (name, component) in enumerate(zip(question["state_names"], row, strict=True)):
             where = f"step {n}, state {named(name)}"
-            if recorded is None:
+            if recorded is None or data["narrowing"] is not None:
                 check_consistency(component, _touched(component), lambda: arb(0), where, work)
+            if recorded is None:
                 continue
 
             def widening(component: dict[str, Any] = component, n_dims: int = n_dims) -> arb:
@@ -636,8 +851,13 @@ def check_samples(content: dict[str, Any], recordings: Recordings | None, work: 
 
             if not recorded:
                 raise RejectedError(f"{where}: no recording has so many steps")
-            samples = _residuals(component, {x: [state[i] for state in states] for x, states in recorded.items()})
-            n_found += _look_up(component, samples, widening, where)
+            outputs = {x: [state[i] for state in states] for x, states in recorded.items()}
+            samples = _residuals(component, outputs)
+            narrowed = {}
+            if narrowing is not None:
+                narrowed = narrowing.widenings(component, n, i, outputs, data["initial_state_noise"], where, work)
+            is_given = data["narrowing"] is not None and narrowing is None
+            n_found += _look_up(component, samples, widening, narrowed, where, is_given=is_given)
             check_consistency(component, list(samples.values()), widening, where, work)
             n_intervals += len(samples)
     if recordings is None:
@@ -663,24 +883,35 @@ def _residuals(component: dict[str, Any], outputs: dict[State, list[float]]) -> 
 
 
 def _touched(component: dict[str, Any]) -> list[Sample]:
-    """The samples that the witnesses of both bounds rest on, each once."""
+    """The samples that bounds rest on, each once."""
     found: dict[State, Sample] = {}
-    for proof in (component["lower"], component["upper"]):
-        for x, (low, high) in zip(proof["inputs"], proof["intervals"], strict=True):
-            _, least, most = found.get(key := tuple(map(float, x)), (key, low, high))
-            found[key] = Sample(key, max(least, low), min(most, high))
+    for x, (low, high) in zip(component["samples"]["inputs"], component["samples"]["intervals"], strict=True):
+        _, least, most = found.get(key := tuple(map(float, x)), (key, low, high))
+        found[key] = Sample(key, max(least, low), min(most, high))
     return list(found.values())
 
 
-def _look_up(component: dict[str, Any], samples: dict[State, Sample], widening: Callable[[], arb], where: str) -> int:
-    """Every sample that a witness touches was recorded, and its interval follows; returns how many there are."""
+def _look_up(
+    component: dict[str, Any],
+    samples: dict[State, Sample],
+    widening: Callable[[], arb],
+    narrowed: dict[State, arb],
+    where: str,
+    *,
+    is_given: bool,
+) -> int:
+    """Every sample that bounds rest on was recorded, and its interval follows; returns how many there are.
+
+    `narrowed` tells of some that they are widened by less. Intervals that are taken as given need not follow.
+    """
     ctx.prec = PRECISIONS[0]
     wider, touched = widening(), _touched(component)
     for x, low, high in touched:
         sample = samples.get(x)
         if sample is None:
             raise RejectedError(f"{where}: the sample at {plain(x)} is not in the recordings")
-        if not (arb(sample.least) - wider >= arb(low) and arb(sample.most) + wider <= arb(high)):
+        by = narrowed.get(x, wider)
+        if not (is_given or (arb(sample.least) - by >= arb(low) and arb(sample.most) + by <= arb(high))):
             raise RejectedError(f"{where}: the interval at {plain(x)} does not follow from the recordings")
     return len(touched)
 
@@ -794,6 +1025,135 @@ class Fit(NamedTuple):
         low, high = (end.mid() for end in self.ends(i))
         inset = (-self.slack(i, value).mid() / 1024).nonnegative_part().min((high - low) / 2)
         return value.mid().max(low + inset).min(high - inset).mid()
+
+
+# ---- narrowing: how little uncertain histories can do to recorded samples, in rounds
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """By step and state: samples, and for every round the weights that bound the slopes at each of them.
+
+    A round has bounds for every uncertain entry of the history, every distinct sample, of the slope and of minus it.
+    """
+
+    arrays: dict[str, Array]
+
+    def widenings(
+        self,
+        component: dict[str, Any],
+        n: int,
+        i: int,
+        outputs: dict[State, list[float]],
+        noise: list[float],
+        where: str,
+        work: Work,
+    ) -> dict[State, arb]:
+        """By how much every sample's interval is wider than what was recorded there, as the last round proves."""
+        if f"starts_{n}_{i}_0" not in self.arrays or not component["samples"]["inputs"]:
+            return {}
+        try:
+            return self._narrowed(component, n, i, outputs, noise, where, work)
+        except (ValueError, KeyError) as error:
+            raise RejectedError(f"{where}: what narrows its samples is not readable ({plain(error)})") from None
+
+    def _narrowed(
+        self,
+        component: dict[str, Any],
+        n: int,
+        i: int,
+        outputs: dict[State, list[float]],
+        noise: list[float],
+        where: str,
+        work: Work,
+    ) -> dict[State, arb]:
+        n_dims = len(component["samples"]["inputs"][0])
+        inputs, recorded = self.arrays[f"inputs_{n}"].rows(n_dims), self.arrays[f"outputs_{n}_{i}"].numbers()
+        found: dict[State, list[float]] = {}
+        for x, y in zip(inputs, recorded, strict=True):
+            if y not in outputs.get(x, ()):
+                raise RejectedError(f"{where}: a sample that narrows others, at {plain(x)}, is not in the recordings")
+            found.setdefault(x, []).append(y)
+        samples = _residuals(component, found)
+        ctx.prec = PRECISIONS[0]
+        points = list(samples)
+        half = arb(component["noise_bound"]["value"]) + arb(component["disturbance_bound"]["value"])
+        widths = [uncertainty(component, noise, n_dims)] * len(points)
+        matrix = None
+        if len(points) <= MOST_IN_MATRIX:
+            work.take(kernel_work(component["kernel"], n_dims, (len(points), len(points))))
+            matrix = kernel_rows(component["kernel"], points, points)
+        for r in range(len(self.arrays)):
+            if f"starts_{n}_{i}_{r}" not in self.arrays:
+                break
+            ends = [
+                (arb(samples[x].least) - half - width, arb(samples[x].most) + half + width)
+                for x, width in zip(points, widths, strict=True)
+            ]
+            proved = self._round(f"{n}_{i}_{r}", component, points, matrix, ends, noise, work)
+            widths = [old.min(new) for old, new in zip(widths, proved, strict=True)]
+        return {x: half + width for x, width in zip(points, widths, strict=True)}
+
+    def _round(
+        self,
+        name: str,
+        component: dict[str, Any],
+        points: list[State],
+        matrix: list[list[arb]] | None,
+        ends: list[tuple[arb, arb]],
+        noise: list[float],
+        work: Work,
+    ) -> list[arb]:
+        """What one round proves, from the intervals of the one before it."""
+        uncertain = [j for j, h in enumerate(noise) if h]
+        starts = list(map(int, self.arrays[f"starts_{name}"].numbers()))
+        rows = list(map(int, self.arrays[f"rows_{name}"].numbers()))
+        weights = self.arrays[f"weights_{name}"].numbers()
+        if len(starts) != 2 * len(uncertain) * len(points) + 1 or any(a > b for a, b in pairwise(starts)):
+            raise ValueError("a round has not as many bounds as there are slopes")
+        if not 0 <= min(rows, default=0) <= max(rows, default=0) < len(points) or len(rows) != len(weights):
+            raise ValueError("a weight is on a sample that is not there")
+        sizes = [b - a + 1 for a, b in pairwise(starts)]
+        if matrix is None:
+            work.take(kernel_work(component["kernel"], len(points[0]), *((size, size) for size in sizes)))
+        else:
+            work.take(sum(size * (3 * size + 10 * len(points[0]) + 300) for size in sizes))
+        widths = [remainder(component, {j: arb(noise[j]) for j in uncertain})] * len(points)
+        for q, (j, k) in enumerate(product(uncertain, range(len(points)))):
+            bounds = []
+            for is_mirrored, (first, last) in enumerate(pairwise(starts[2 * q : 2 * q + 3])):
+                used = rows[first:last]
+                parts = ([points[row] for row in used], [ends[row] for row in used], weights[first:last])
+                known = None if matrix is None else [[matrix[a][b] for b in used] for a in used]
+                bounds.append(weighted_bound(component, *parts, points[k], bool(is_mirrored), j, known))
+            widths[k] += arb(noise[j]) * steepest(component, j, bounds[0], bounds[1])
+        return widths
+
+
+def read_narrowing(folder: Path, content: dict[str, Any], work: Work) -> Narrowing | None:
+    """The file beside the certificate that it refers to; none where there is none, or it does not refer to any."""
+    part = content["data"]["narrowing"]
+    if part is None:
+        return None
+    name = str(part["name"])
+    path = folder / name
+    if path.name != name or not path.is_file():
+        return None
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_DATA_BYTES + 1)
+        if len(raw) > MAX_DATA_BYTES or hashlib.sha256(raw).hexdigest() != part["sha256"]:
+            raise RejectedError(f"{plain(name)}: the hash differs from that in the certificate")
+        if raw.count(b"PK\x01\x02") > 100_000:
+            raise ValueError("too many members")
+        work.take(len(raw))
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            names = [member.removesuffix(".npy") for member in archive.namelist()]
+            return Narrowing({key: Array.read(archive, key) for key in names})
+    except OSError as error:
+        raise UnreadableError(f"{plain(name)}: {error.strerror or plain(error)}") from None
+    except (ValueError, EOFError, RuntimeError, struct.error, zlib.error, zipfile.BadZipFile) as error:
+        raise UnreadableError(f"{plain(name)}: not readable ({plain(error)})") from None
 
 
 # ---- verdict and margins, in rational arithmetic
@@ -1103,6 +1463,13 @@ class Array(NamedTuple):
             raise ValueError("a number is not finite")
         return values
 
+    def rows(self, n_columns: int) -> list[State]:
+        """The rows of a table with so many columns."""
+        if self.shape_of(2)[1] != n_columns:
+            raise ValueError(f"a table of {n_columns} columns is needed; there is {self.shape}")
+        values = self.numbers()
+        return [values[k : k + n_columns] for k in range(0, len(values), n_columns)]
+
     def nested(self) -> list[list[State]]:
         """Runs of instants of columns."""
         _, n_instants, n_columns = self.shape_of(3)
@@ -1177,7 +1544,7 @@ def history_names(content: dict[str, Any]) -> list[str]:
     return names + [f"{name}[-{k}]" for k in range(1, inputs + 1) for name in map(named, question["input_names"])]
 
 
-def assumptions_in_words(content: dict[str, Any]) -> list[str]:
+def assumptions_in_words(content: dict[str, Any], *, is_narrowed: bool = False) -> list[str]:
     """What must hold for the claim to be true: one line per step and state, then the initial states."""
     question, data = content["question"], content["data"]
     lines = []
@@ -1204,6 +1571,12 @@ def assumptions_in_words(content: dict[str, Any]) -> list[str]:
         lines.append(f"initial states of {what}: {', '.join(known)}")
     if data["file"] is not None and data["file"]["is_windowed"]:
         lines.append("samples are windows of recordings, which begin with measured states")
+    if data["narrowing"] is not None and not is_narrowed:
+        lines.append(
+            "intervals of samples, where the histories of the recordings are uncertain, are as narrow as the rounds in "
+            f"{quoted(data['narrowing']['name'])} say, which were not looked at (they are with recordings, beside the "
+            "certificate)"
+        )
     outputs, inputs, every = data["shape"]
     if (outputs, inputs) != (1, 0):
         lines.append(

@@ -30,14 +30,6 @@ def step_observations(
     return Observations(Z, *residual(prior, Z, runs.states[:, n, i], half))
 
 
-def widened_observations(
-    runs: Trajectories, n: int, i: int, kernel: Kernel, norm: float, prior: Prior = None
-) -> Observations:
-    """The same with each interval widened by what uncertain histories can do to a residual of this norm."""
-    widening = uncertainty(kernel, norm, prior, runs.initial_state_noise, n * runs.n_inputs)
-    return step_observations(runs, n, i, enlarged(measurement_bound(runs, n, i) + widening, 1), prior)
-
-
 def uncertainty(kernel: Kernel, norm: float, prior: Prior, noise: FloatArray, n_known: int) -> float:
     """How far a value of the plant may be from that at a history that is off by `noise`, rounded up."""
     by_kernel = displacement(kernel, norm, noise, n_known)

@@ -57,6 +57,13 @@ class FilePart(Part):
     is_windowed: bool = Field(description="whether samples begin at any instant of a recording, not only at its first")
 
 
+class NarrowingPart(Part):
+    """The file that tells how intervals of samples with uncertain arguments were narrowed."""
+
+    name: str
+    sha256: str
+
+
 class DataPart(Part):
     """The recordings behind the samples."""
 
@@ -69,6 +76,7 @@ class DataPart(Part):
     shape: tuple[int, int, int] = Field(
         description="how many outputs, the latest first, and then inputs before make a history; samples per step"
     )
+    narrowing: NarrowingPart | None = Field(description="null where samples rest on nothing but the recordings")
 
 
 class Assumed(Part):
@@ -78,16 +86,31 @@ class Assumed(Part):
     provenance: str
 
 
-class Proof(Part):
-    """A bound, and the witness that proves it: weights on samples `f(inputs[i]) in intervals[i]`.
+class Samples(Part):
+    """`g(inputs[i])` lies in `intervals[i]`, where `g` is the plant less the prior."""
 
-    That of a lower bound proves an upper bound of `-f`.
+    inputs: list[list[float]] = Field(description="the history, then the inputs of all steps so far")
+    intervals: list[tuple[float, float]]
+
+
+class Weights(Part):
+    """Weights on samples, by the rows of these."""
+
+    rows: list[int]
+    weights: list[float]
+
+
+class Proof(Part):
+    """A bound, and what proves it: for a lower bound, an upper one of `-g`.
+
+    One witness for the argument itself (`point`, and `displacement`, which adds what uncertainty can do); one per
+    corner of the box of arguments, the last coordinate changing fastest (`corners`); or one for its centre and two per
+    uncertain coordinate, for the derivative and for minus it (`slopes`).
     """
 
     bound: float
-    inputs: list[list[float]] = Field(description="initial state, then the inputs of all steps so far")
-    intervals: list[tuple[float, float]]
-    weights: list[float]
+    method: Literal["point", "corners", "slopes", "displacement"]
+    witnesses: list[Weights]
 
 
 class Function(Part):
@@ -116,6 +139,7 @@ class Component(Part):
     disturbance_bound: Assumed = Field(description="of what may happen to the plant: widens intervals and bounds")
     prior: AffineFunction | None = Field(description="is taken off the samples and added to the bounds again")
     consistency: Function = Field(description="proves that the samples do not refute the assumptions")
+    samples: Samples = Field(description="those that the bounds rest on")
     lower: Proof
     upper: Proof
 
@@ -143,7 +167,7 @@ class CertificateFile(Part):
     """A certificate: what was asked, what is assumed, what is claimed, and the proof."""
 
     format: Literal["rkhs_control certificate"] = FORMAT
-    version: Literal[3] = 3
+    version: Literal[4] = 4
     question: QuestionPart
     data: DataPart
     steps: list[list[Component]] = Field(description="one row per step, one entry per state")

@@ -15,11 +15,12 @@ import numpy as np
 
 from .. import __version__
 from ..assumptions.consistency import consistent_function
-from ..assumptions.intervals import widened_observations
 from ..data.files import load_trajectories
+from ..data.observations import Observations
 from ..data.sets import Box
 from ..data.trajectories import Trajectories
 from ..errors import InputError, RkhsControlError
+from ..prediction.narrowing import UncertainSamples
 from ..prediction.predictor import MultiStepPredictor
 from .format import (
     AffineFunction,
@@ -35,7 +36,10 @@ from .format import (
     MadeWith,
     Proof,
     QuestionPart,
+    Samples,
+    Weights,
 )
+from .narrowing_file import narrowing_part
 
 if TYPE_CHECKING:
     from .certificate import Certificate
@@ -71,6 +75,7 @@ def certificate_file(certificate: Certificate, data_file: str | Path | None, see
             input_rate_limits=_ends(certificate.limits.rates),
         ),
         data=DataPart(
+            narrowing=narrowing_part(predictor, n_steps),
             n_runs=len(predictor.runs),
             sha256=predictor.runs.sha256,
             file=source,
@@ -91,19 +96,21 @@ def _component(certificate: Certificate, n: int, i: int, consistency: Function) 
     """State `i` after `n + 1` steps, as it is written to a file."""
     predictor, tube = certificate.predictor, certificate.tube
     envelope, norm, prior = predictor.envelope(n + 1, i), predictor.norm_bounds[n][i], predictor.priors[n][i]
-    proofs = []
-    for bound, witness in zip((tube.lower[n, i], tube.upper[n, i]), tube.witnesses[n, i], strict=True):
-        if witness is None:
-            raise InputError(f"{type(envelope).__name__} has no witnesses to save; OptimalEnvelope has")
-        data, touched = envelope.data, witness.indices
-        proofs.append(
-            Proof(
-                bound=float(bound),
-                inputs=data.X[touched].tolist(),
-                intervals=list(zip(data.lower[touched].tolist(), data.upper[touched].tolist(), strict=True)),
-                weights=witness.weights.tolist(),
-            )
+    data, pair = envelope.data, tube.witnesses[n, i]
+    if any(witness is None for proof in pair for witness in proof.witnesses):
+        raise InputError(f"{type(envelope).__name__} has no witnesses to save; OptimalEnvelope has")
+    touched = np.unique(np.concatenate([w.indices for proof in pair for w in proof.witnesses]))
+    lower, upper = (
+        Proof(
+            bound=float(bound),
+            method=proof.method,
+            witnesses=[
+                Weights(rows=np.searchsorted(touched, w.indices).tolist(), weights=w.weights.tolist())
+                for w in proof.witnesses
+            ],
         )
+        for bound, proof in zip((tube.lower[n, i], tube.upper[n, i]), pair, strict=True)
+    )
     return Component(
         kernel=envelope.kernel.to_dict(),
         norm_bound=Assumed(value=norm.value, provenance=norm.provenance),
@@ -113,8 +120,12 @@ def _component(certificate: Certificate, n: int, i: int, consistency: Function) 
         ),
         prior=None if prior is None else AffineFunction(offset=prior.offset, slopes=list(prior.slopes)),
         consistency=consistency,
-        lower=proofs[0],
-        upper=proofs[1],
+        samples=Samples(
+            inputs=data.X[touched].tolist(),
+            intervals=list(zip(data.lower[touched].tolist(), data.upper[touched].tolist(), strict=True)),
+        ),
+        lower=lower,
+        upper=upper,
     )
 
 
@@ -144,13 +155,20 @@ def _consistent_functions(
             try:
                 data = predictor.envelope(n + 1, i).data
                 if all_of_them is not runs:
-                    data = widened_observations(all_of_them, n + 1, i, kernel, norm, predictor.priors[n][i])
+                    every = UncertainSamples.of(all_of_them, n + 1, i, kernel, norm, predictor.priors[n][i])
+                    data = _both(data, every.observations(every.widest))
                 witness = consistent_function(data, kernel, norm)
             except RkhsControlError as error:
                 where = "" if file is None else f"all recordings in {file}, also those that were held out: "
                 raise type(error)(f"{where}step {n + 1}, state {runs.state_names[i]}: {error}") from None
             rows[n].append(Function(inputs=data.X[witness.indices].tolist(), weights=witness.weights.tolist()))
     return is_windowed, rows
+
+
+def _both(narrowed: Observations, recorded: Observations) -> Observations:
+    """The intervals of the runs, and of all that was recorded."""
+    parts = ((part.X, part.lower, part.upper) for part in (narrowed, recorded))
+    return Observations.from_intervals(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _recorded(file: Path, runs: Trajectories, n_steps: int) -> tuple[bool, list[Trajectories]]:

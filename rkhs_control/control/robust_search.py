@@ -20,7 +20,7 @@ from ..certificates.certificate import Certificate, Question
 from ..data.arrays import FloatArray
 from ..data.limits import PlacedLimits
 from ..data.sets import Box
-from ..engine.witness import Witness
+from ..prediction.arguments import SetProof
 from ..prediction.predictor import MultiStepPredictor
 from .certainty_equivalent import CertaintyEquivalentOCP, Plan
 
@@ -322,7 +322,7 @@ class Search:
             solvers.append(casadi.nlpsol("robust", "ipopt", programme, options))
         return solvers
 
-    def _ends(self, n: int, i: int, side: int, Z: FloatArray) -> tuple[FloatArray, list[Witness | None]]:
+    def _ends(self, n: int, i: int, side: int, Z: FloatArray) -> tuple[FloatArray, list[SetProof]]:
         return self.predictor.ends(n + 1, i, side, Z, initial_state_noise=self.initial_state_noise)
 
 

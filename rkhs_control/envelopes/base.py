@@ -209,7 +209,7 @@ class Envelope(ABC):
                 )
         below, above = self._in_parallel(functionals, n_jobs)
         lower, upper = np.array([-b.value for b in below]), np.array([a.value for a in above])
-        self._refuse_inverted(lower, upper)
+        self.refuse_inverted(lower, upper)
         return Band(
             lower=lower,
             upper=upper,
@@ -238,7 +238,7 @@ class Envelope(ABC):
         half = len(chunks)
         return list(chain(*parts[:half])), list(chain(*parts[half:]))
 
-    def _refuse_inverted(self, lower: FloatArray, upper: FloatArray) -> None:
+    def refuse_inverted(self, lower: FloatArray, upper: FloatArray) -> None:
         """A lower bound above an upper one proves that no function fits: the assumptions contradict each other."""
         inverted = np.flatnonzero(lower > upper)
         if self.is_certain and len(inverted):

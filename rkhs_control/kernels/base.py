@@ -37,6 +37,13 @@ class Kernel(ABC):
     def derivative_variance(self, n_dims: int) -> FloatArray:
         """`d^2 k(x, y) / dx_j dy_j` at `y = x`, shape `(n_dims,)`: the squared norm of `f -> df/dx_j`."""
 
+    def bend(self, n_dims: int) -> FloatArray:
+        """Numbers `b_j`, rounded up: `|d^2/dt^2 f(x + t d)| <= ||f|| sum_j b_j d_j^2` in every direction `d`.
+
+        Infinite where functions need not have two derivatives, or nobody has said how much they can bend.
+        """
+        return np.full(n_dims, np.inf)
+
     @abstractmethod
     def rounding(self, n_dims: int) -> float:
         """A bound on the relative error of `fall` in floating point."""

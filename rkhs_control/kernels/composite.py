@@ -6,11 +6,16 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..arithmetic.balls import Ball
 from ..arithmetic.double_double import PreciseFall
-from ..arithmetic.rounding import UNIT_ROUNDOFF
+from ..arithmetic.rounding import UNIT_ROUNDOFF, sqrt_up
 from ..data.arrays import FloatArray, within_range
 from .base import Kernel
+
+_A_LITTLE = 1.0 + 8.0 * UNIT_ROUNDOFF
+"""More than a few roundings take away."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,9 @@ class Scale(Kernel):
 
     def derivative_variance(self, n_dims: int) -> FloatArray:
         return self.factor * self.kernel.derivative_variance(n_dims)
+
+    def bend(self, n_dims: int) -> FloatArray:
+        return sqrt_up(self.factor) * self.kernel.bend(n_dims) * _A_LITTLE
 
     def rounding(self, n_dims: int) -> float:
         return self.kernel.rounding(n_dims) + 2 * UNIT_ROUNDOFF
@@ -101,6 +109,10 @@ class Sum(Pair):
     def derivative_variance(self, n_dims: int) -> FloatArray:
         return self.a.derivative_variance(n_dims) + self.b.derivative_variance(n_dims)
 
+    def bend(self, n_dims: int) -> FloatArray:
+        # squared norms of functionals add up, and sums of such roots over coordinates are never smaller (Minkowski)
+        return np.hypot(self.a.bend(n_dims), self.b.bend(n_dims)) * _A_LITTLE
+
     def rounding(self, n_dims: int) -> float:
         return max(self.a.rounding(n_dims), self.b.rounding(n_dims)) + 2 * UNIT_ROUNDOFF
 
@@ -134,6 +146,13 @@ class Product(Pair):
     def derivative_variance(self, n_dims: int) -> FloatArray:
         a, b = self.a.derivative_variance(n_dims), self.b.derivative_variance(n_dims)
         return a * self.b.variance + self.a.variance * b
+
+    def bend(self, n_dims: int) -> FloatArray:
+        # The squared norm is b0 A^2 + 6 D E + a0 B^2, with the second derivatives D, E of a and b at zero and fourth
+        # ones A^2, B^2. All kernels here are mixtures of Gaussians, so 3 D^2 <= a0 A^2, 3 E^2 <= b0 B^2, and the whole
+        # is at most (sqrt(b0) A + sqrt(a0) B)^2.
+        a, b = sqrt_up(self.b.variance) * self.a.bend(n_dims), sqrt_up(self.a.variance) * self.b.bend(n_dims)
+        return (a + b) * _A_LITTLE
 
     def rounding(self, n_dims: int) -> float:
         # Each of the two terms is at most the fall itself; the factor b costs its absolute error.

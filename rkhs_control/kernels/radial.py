@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,17 @@ class Radial(Kernel):
         variances: FloatArray = -2.0 * self.slope(np.zeros(1))[0] / self._lengthscales(n_dims) ** 2
         return variances
 
+    def bend(self, n_dims: int) -> FloatArray:
+        # Along d, k = profile(t^2 sum_j (d_j / l_j)^2), and its fourth derivative at zero is 12 profile''(0) times the
+        # square of that sum: the squared norm of f -> d^2/dt^2 f.
+        bends: FloatArray = math.sqrt(12.0 * self.curvature) / self._lengthscales(n_dims) ** 2
+        return bends * (1.0 + 16.0 * UNIT_ROUNDOFF)
+
+    @property
+    def curvature(self) -> float:
+        """The second derivative of the profile at zero, within four roundings; infinite where there is none."""
+        return math.inf
+
     def rounding(self, n_dims: int) -> float:
         # s has relative error (n_dims + 6) u, and a fall concave in s passes on no more than that.
         return (n_dims + 8 + 2 * self.ulps) * UNIT_ROUNDOFF
@@ -146,6 +158,10 @@ class SquaredExponential(Radial):
     def slope(self, s: FloatArray) -> FloatArray:
         return -0.5 * np.exp(-0.5 * s)
 
+    @property
+    def curvature(self) -> float:
+        return 0.25
+
 
 @dataclass(frozen=True)
 class RationalQuadratic(Radial):
@@ -172,6 +188,10 @@ class RationalQuadratic(Radial):
 
     def slope(self, s: FloatArray) -> FloatArray:
         return -0.5 * np.exp(-(self.alpha + 1.0) * np.log1p(s / (2.0 * self.alpha)))
+
+    @property
+    def curvature(self) -> float:
+        return 0.25 * (self.alpha + 1.0) / self.alpha
 
 
 @dataclass(frozen=True)
@@ -238,6 +258,10 @@ class Matern52(Radial):
     def slope(self, s: FloatArray) -> FloatArray:
         r = np.sqrt(5.0 * s)
         return -5.0 / 6.0 * (1.0 + r) * np.exp(-r)
+
+    @property
+    def curvature(self) -> float:
+        return 25.0 / 12.0
 
 
 def Matern(lengthscale: float | Sequence[float], nu: float = 2.5) -> Radial:

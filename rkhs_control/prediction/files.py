@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from ..data.trajectories import Trajectories
 from ..envelopes.methods import METHODS, method_name
 from ..errors import InputError
 from ..kernels.files import kernel_from_dict
-from .predictor import MultiStepPredictor
+from .narrowing import ROUNDS, Slopes
+from .predictor import MultiStepPredictor, NarrowingTable
 
-FORMAT, FORMER = "rkhs_control predictor 2", "rkhs_control predictor 1"
+FORMAT, FORMER = "rkhs_control predictor 3", ("rkhs_control predictor 1", "rkhs_control predictor 2")
+_PARTS = [field.name for field in fields(Slopes)]
 
 
 def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
@@ -29,6 +32,7 @@ def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
         "options": predictor.options,
         "kernels": [[kernel.to_dict() for kernel in row] for row in predictor.kernels],
         "norm_bounds": [[vars(bound) for bound in row] for row in predictor.norm_bounds],
+        "rounds": predictor.rounds,
         "priors": [[None if prior is None else vars(prior) for prior in row] for row in predictor.priors],
     }
     try:
@@ -36,7 +40,7 @@ def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
     except TypeError as error:
         raise InputError(f"this predictor cannot be saved: its options must be numbers and names ({error})") from None
     runs = {field.name: np.asarray(getattr(predictor.runs, field.name)) for field in fields(Trajectories)}
-    np.savez_compressed(path, assumptions=text, **runs)  # type: ignore[arg-type]
+    np.savez_compressed(path, assumptions=text, **runs, **_arrays(predictor.narrowing))  # type: ignore[arg-type]
 
 
 def load_predictor(file: str | Path) -> MultiStepPredictor:
@@ -48,7 +52,7 @@ def load_predictor(file: str | Path) -> MultiStepPredictor:
         with np.load(path, allow_pickle=False) as arrays:
             content = dict(arrays)
         assumptions = json.loads(str(content["assumptions"]))
-        if assumptions["format"] not in (FORMAT, FORMER):
+        if assumptions["format"] not in (FORMAT, *FORMER):
             raise ValueError(assumptions["format"])
         names = [field.name for field in fields(Trajectories)]
         values: dict[str, Any] = {name: content[name] for name in names if name in content}
@@ -61,6 +65,7 @@ def load_predictor(file: str | Path) -> MultiStepPredictor:
             [None if prior is None else AffinePrior(**prior) for prior in row]
             for row in assumptions.get("priors", none)
         ]
+        narrowing = _narrowing(content, len(bounds), len(bounds[0])) if assumptions["format"] == FORMAT else None
     except Exception as error:  # whatever may be wrong with a file that something else wrote
         raise InputError(f"{path}: not a file that save_predictor wrote ({type(error).__name__})") from None
     if method not in METHODS:
@@ -72,7 +77,31 @@ def load_predictor(file: str | Path) -> MultiStepPredictor:
         METHODS[method],
         options,
         priors=priors,
+        rounds=assumptions.get("rounds", ROUNDS),
+        narrowing=narrowing,
     )
+
+
+def _arrays(narrowing: NarrowingTable) -> dict[str, Any]:
+    """The weights of all rounds, by step, state, round and part."""
+    return {
+        f"narrowing_{n}_{i}_{r}_{part}": getattr(slopes, part)
+        for n, row in enumerate(narrowing)
+        for i, rounds in enumerate(row)
+        for r, slopes in enumerate(rounds)
+        for part in _PARTS
+    }
+
+
+def _narrowing(content: dict[str, Any], n_steps: int, n_states: int) -> NarrowingTable:
+    def rounds(n: int, i: int) -> tuple[Slopes, ...]:
+        keys = (f"narrowing_{n}_{i}_{r}_" for r in count())
+        return tuple(Slopes(*(content[key + part] for part in _PARTS)) for key in takewhile(is_there, keys))
+
+    def is_there(key: str) -> bool:
+        return key + _PARTS[0] in content
+
+    return tuple(tuple(rounds(n, i) for i in range(n_states)) for n in range(n_steps))
 
 
 def _npz(file: str | Path) -> Path:

@@ -14,22 +14,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arithmetic.rounding import down, enlarged, further_out, outwards, up
-from ..assumptions.intervals import uncertainty, widened_observations
+from ..arithmetic.rounding import enlarged, further_out, outwards
+from ..assumptions.intervals import uncertainty
 from ..assumptions.norms import NormBound, estimated_text
 from ..assumptions.priors import AffinePrior, Prior
 from ..assumptions.selection import select_assumptions
 from ..data.arrays import FloatArray, as_floats, require_finite
 from ..data.fields import stacked
-from ..data.observations import Observations
 from ..data.trajectories import Trajectories
-from ..engine.functionals import Points
-from ..engine.witness import Witness
-from ..envelopes.base import Band, Envelope
+from ..envelopes.base import Envelope
 from ..envelopes.optimal import OptimalEnvelope
-from ..errors import InputError, RkhsControlError
+from ..errors import InputError
 from ..kernels.base import Kernel
-from ..parallel import in_parallel
+from ..parallel import Progress, collect, in_parallel
+from .arguments import ArgumentBoxes, SetEnds, SetProof, set_ends
+from .narrowing import ROUNDS, Slopes, UncertainSamples, narrowing_rounds
 from .tube import Tube
 
 KernelTable = tuple[tuple[Kernel, ...], ...]
@@ -41,6 +40,8 @@ GivenPriors = Prior | Sequence[Prior | Sequence[Prior]]
 """One for all, one per step, or one per step and state; None is none."""
 GivenNorms = float | NormBound | Sequence[float | NormBound | Sequence[float | NormBound]]
 """Likewise."""
+NarrowingTable = tuple[tuple[tuple[Slopes, ...], ...], ...]
+"""By step and state, the rounds in which intervals of samples with uncertain arguments were narrowed."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -56,8 +57,12 @@ class MultiStepPredictor:
     method : the class of envelope, `OptimalEnvelope` by default; `options` are further arguments of it
     initial_state_noise : float or (n_states,)
         How far the recorded initial states may be from the true ones, instead of what `runs` say of that. It is always
-        what the `runs` of a built predictor say. Each interval is widened by what it can do to a function of the given
-        norm.
+        what the `runs` of a built predictor say. Each interval is widened by what it can do.
+    rounds : int
+        Where recorded initial states are uncertain: in so many rounds the data themselves tell how little that can do.
+        With 0, intervals are widened by what it could do to any function of the given norm.
+    narrowing : what a predictor with the same runs and kernels has found in its rounds, instead of looking for it
+    n_jobs, progress : processes for these rounds, and whom to tell about them
     """
 
     runs: Trajectories
@@ -67,6 +72,10 @@ class MultiStepPredictor:
     options: dict[str, Any]
     initial_state_noise: FloatArray
     priors: PriorTable
+    rounds: int
+    narrowing: NarrowingTable
+    widenings: tuple[tuple[FloatArray, ...], ...] = field(init=False)
+    """By step and state: how much wider each interval is because recorded initial states are uncertain."""
     envelopes: tuple[tuple[Envelope, ...], ...] = field(init=False)
     """By step and state; for others there is `envelope`."""
 
@@ -79,6 +88,11 @@ class MultiStepPredictor:
         options: dict[str, Any] | None = None,
         initial_state_noise: npt.ArrayLike | None = None,
         priors: GivenPriors = None,
+        rounds: int = ROUNDS,
+        narrowing: NarrowingTable | None = None,
+        *,
+        n_jobs: int | None = None,
+        progress: Progress | None = None,
     ) -> None:
         runs = runs.with_initial_state_noise(initial_state_noise)
         bounds = by_step_and_state(norm_bounds, (float, int, NormBound), "norm_bounds", runs)
@@ -92,11 +106,14 @@ class MultiStepPredictor:
             "options": dict(options or {}),
             "initial_state_noise": runs.initial_state_noise,
             "priors": table,
+            "rounds": rounds,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        rows = [tuple(self._envelope(n, i) for i in range(runs.n_states)) for n in range(1, runs.horizon + 1)]
-        object.__setattr__(self, "envelopes", tuple(rows))
+        found = self._narrowed(n_jobs, progress) if narrowing is None else narrowing
+        object.__setattr__(self, "narrowing", found)
+        object.__setattr__(self, "widenings", self._by_step(self._widening))
+        object.__setattr__(self, "envelopes", self._by_step(self._envelope))
 
     def __repr__(self) -> str:
         """What it is made of, in a few lines."""
@@ -118,6 +135,7 @@ class MultiStepPredictor:
         method: type[Envelope] = OptimalEnvelope,
         options: dict[str, Any] | None = None,
         initial_state_noise: npt.ArrayLike | None = None,
+        rounds: int = ROUNDS,
         **settings: Any,
     ) -> MultiStepPredictor:
         """With kernels and norm bounds chosen by `select_assumptions`, which takes `lengthscales` and `settings`.
@@ -157,15 +175,15 @@ class MultiStepPredictor:
             ("initial_state_noise", runs.initial_state_noise),
         ):
             object.__setattr__(other, name, value)
+        object.__setattr__(other, "widenings", other._by_step(other._widening))
         keeps_data = runs is self.runs and not np.any(self.initial_state_noise)
 
         def changed(n: int, i: int) -> Envelope:
             envelope = self.envelope(n, i)
-            data = envelope.data if keeps_data else other._data(n, i)
+            data = envelope.data if keeps_data else other._samples(n, i).observations(other.widenings[n - 1][i])
             return envelope.with_assumptions(data, bounds[n - 1][i])
 
-        rows = [tuple(changed(n, i) for i in range(runs.n_states)) for n in range(1, runs.horizon + 1)]
-        object.__setattr__(other, "envelopes", tuple(rows))
+        object.__setattr__(other, "envelopes", other._by_step(changed))
         return other
 
     def with_runs(self, runs: Trajectories) -> MultiStepPredictor:
@@ -177,6 +195,7 @@ class MultiStepPredictor:
             norm_bounds=self.norm_bounds[: runs.horizon],
             initial_state_noise=runs.initial_state_noise,
             priors=self.priors[: runs.horizon],
+            narrowing=None,  # type: ignore[arg-type]  # to be found again
         )
 
     def with_method(self, method: type[Envelope], **options: Any) -> MultiStepPredictor:
@@ -200,29 +219,29 @@ class MultiStepPredictor:
         """
         start, plan = self._checked(x0, inputs)
         noise = self.start_noise(initial_state_noise)
-        n_steps = plan.shape[1]
-        queries = [stacked(start, plan[:, : n + 1]) for n in range(n_steps)]
-        tasks = [(e, queries[n]) for n in range(n_steps) for e in self.envelopes[n]]
-        bands = list(in_parallel(_bounds, tasks, n_jobs))
+        n_steps, n_states = plan.shape[1], self.runs.n_states
+        queries = [ArgumentBoxes(stacked(start, plan[:, : n + 1]), noise) for n in range(n_steps)]
+        tasks = [(self.envelopes[n][i], self.priors[n][i], queries[n]) for n in range(n_steps) for i in range(n_states)]
+        pairs = list(in_parallel(_box_ends, tasks, n_jobs))
 
         def by_plan(values: Any) -> FloatArray:
-            return np.moveaxis(np.array(values).reshape(n_steps, self.runs.n_states, len(start)), -1, 0)
+            return np.moveaxis(np.array(values).reshape(n_steps, n_states, len(start)), -1, 0)
 
-        lower, upper, gap = (by_plan([getattr(band, name) for band in bands]) for name in ("lower", "upper", "gap"))
-        shift = self.displacements(noise, n_steps)
-        reach = shift + self.runs.disturbance_bound[:n_steps]
-        middle, error = (by_plan(part) for part in self._prior_values(queries))
-        reach = np.where(reach + error == 0.0, 0.0, enlarged(reach + error, 2))
-        lower, upper = further_out(_plus(lower, middle, -1.0), -reach), further_out(_plus(upper, middle, 1.0), reach)
-        widening = self.displacements(self.initial_state_noise, n_steps)
-        cost = 2.0 * shift
-        if widening.any():
-            cost = cost + widening * by_plan([_total_weights(band) for band in bands])
-        witnesses = np.empty((*lower.shape, 2), dtype=object)
-        for index, band in zip(np.ndindex(n_steps, self.runs.n_states), bands, strict=True):
-            for k, pair in enumerate(band.witnesses):
-                witnesses[(k, *index)] = pair
-        tubes = Tube(lower, upper, gap, np.broadcast_to(cost, lower.shape), witnesses)
+        for envelope, (below, above) in zip((task[0] for task in tasks), pairs, strict=True):
+            envelope.refuse_inverted(-below.values, above.values)
+        reach = self.runs.disturbance_bound[:n_steps]
+        lower = further_out(by_plan([-below.values for below, _ in pairs]), -reach)
+        upper = further_out(by_plan([above.values for _, above in pairs]), reach)
+        gap = by_plan([np.maximum(below.gaps, above.gaps) for below, above in pairs])
+        cost = by_plan([below.costs + above.costs for below, above in pairs])
+        proofs = np.empty((*lower.shape, 2), dtype=object)
+        for (n, i), pair in zip(np.ndindex(n_steps, n_states), pairs, strict=True):
+            widening = self.widenings[n][i]
+            for k, both in enumerate(zip(*(ends.proofs for ends in pair), strict=True)):
+                proofs[k, n, i] = both
+                if widening.any():
+                    cost[k, n, i] += sum(_cost_of(proof, widening) for proof in both)
+        tubes = Tube(lower, upper, gap, cost, proofs)
         return tubes[0] if np.ndim(x0) == 1 else tubes
 
     def start_noise(self, given: npt.ArrayLike | None) -> FloatArray:
@@ -249,36 +268,48 @@ class MultiStepPredictor:
 
     def ends(
         self, n: int, i: int, side: int, Z: FloatArray, *, initial_state_noise: npt.ArrayLike | None = None
-    ) -> tuple[FloatArray, list[Witness | None]]:
+    ) -> tuple[FloatArray, list[SetProof]]:
         """Lower (`side` 0) or upper (1) ends of the boxes of one state after `n` steps, and what proves them.
 
-        `Z` are arguments `(m, n_states + n * n_inputs)`; the initial states in them are as uncertain as for `boxes`.
+        `Z` are arguments `(m, n_history + n * n_inputs)`; the histories in them are as uncertain as for `boxes`.
         """
-        envelope, sign = self.envelope(n, i), 1.0 if side else -1.0
-        bounds = envelope.upper_bounds(envelope.sides[side], [Points.value(z) for z in Z])
-        reach = self._displacement(n, i, self.start_noise(initial_state_noise)) + self.runs.disturbance_bound[n - 1, i]
-        ends, prior = sign * np.array([bound.value for bound in bounds]), self.priors[n - 1][i]
-        if prior is not None:
-            ends, reach = _plus(ends, prior(Z), sign), reach + prior.error(Z)
-        reach = np.where(reach == 0.0, 0.0, enlarged(np.asarray(reach), 2))
-        return further_out(ends, sign * reach), [bound.witness for bound in bounds]
+        boxes, sign = ArgumentBoxes(Z, self.start_noise(initial_state_noise)), 1.0 if side else -1.0
+        found = set_ends(self.envelope(n, i), self.priors[n - 1][i], boxes, side)
+        return further_out(sign * found.values, sign * self.runs.disturbance_bound[n - 1, [i]]), found.proofs
 
-    def slopes(self, n: int, i: int, side: int, z: FloatArray, witness: Witness | None) -> FloatArray:
+    def slopes(self, n: int, i: int, side: int, z: FloatArray, proof: SetProof) -> FloatArray:
         """How fast such an end moves with `z`, given what proves it there; zero where there is a kink."""
-        rest, prior = np.nan_to_num(self.envelope(n, i).end_gradient(z, side, witness)), self.priors[n - 1][i]
+        gradient = self.envelope(n, i).end_gradient(z + proof.offset, side, proof.witness)
+        rest, prior = np.nan_to_num(gradient), self.priors[n - 1][i]
         return rest if prior is None else rest + np.array(prior.slopes)
 
-    def _envelope(self, n: int, i: int) -> Envelope:
-        try:
-            return self.method(self._data(n, i), self.kernels[n - 1][i], self.norm_bounds[n - 1][i], **self.options)
-        except RkhsControlError as error:
-            caveat = "" if isinstance(error, InputError) else self.runs.caveat
-            raise type(error)(f"step {n}, state {self.runs.state_names[i]}: {error}{caveat}") from None
+    def _by_step(self, make: Any) -> tuple[tuple[Any, ...], ...]:
+        """`make(n, i)` for every step and state."""
+        states = range(self.runs.n_states)
+        return tuple(tuple(make(n, i) for i in states) for n in range(1, self.runs.horizon + 1))
 
-    def _data(self, n: int, i: int) -> Observations:
-        """The intervals of state `i` after `n` steps, widened by what unknown initial states can do."""
+    def _narrowed(self, n_jobs: int | None, progress: Progress | None) -> NarrowingTable:
+        """Rounds of narrowing for every step and state, none where recorded initial states are known."""
+        if not self.initial_state_noise.any() or self.rounds < 1:
+            return self._by_step(lambda n, i: ())
+        tasks = [task for row in self._by_step(lambda n, i: (self._samples(n, i), self.rounds)) for task in row]
+        found = collect(in_parallel(narrowing_rounds, tasks, n_jobs), len(tasks), progress)
+        return self._by_step(lambda n, i: found[(n - 1) * self.runs.n_states + i])
+
+    def _envelope(self, n: int, i: int) -> Envelope:
+        samples = self._samples(n, i)
+        with samples.named_errors(self.runs.caveat):
+            data = samples.observations(self.widenings[n - 1][i])
+            return self.method(data, self.kernels[n - 1][i], self.norm_bounds[n - 1][i], **self.options)
+
+    def _samples(self, n: int, i: int) -> UncertainSamples:
         kernel, norm = self.kernels[n - 1][i], self.norm_bounds[n - 1][i].value
-        return widened_observations(self.runs, n, i, kernel, norm, self.priors[n - 1][i])
+        return UncertainSamples.of(self.runs, n, i, kernel, norm, self.priors[n - 1][i])
+
+    def _widening(self, n: int, i: int) -> FloatArray:
+        samples = self._samples(n, i)
+        with samples.named_errors(self.runs.caveat):
+            return samples.widening(self.narrowing[n - 1][i])
 
     def displacements(self, noise: FloatArray, n_steps: int) -> FloatArray:
         """By step and state: how far a value can be off when the initial state is off by `noise`."""
@@ -288,16 +319,6 @@ class MultiStepPredictor:
     def _displacement(self, n: int, i: int, noise: FloatArray) -> float:
         kernel, norm = self.kernels[n - 1][i], self.norm_bounds[n - 1][i].value
         return uncertainty(kernel, norm, self.priors[n - 1][i], noise, n * self.runs.n_inputs)
-
-    def _prior_values(self, queries: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
-        """Of the priors at the queries of every step, and what rounding may have done to them, state by state."""
-        rows = [
-            (np.zeros(len(Z)), np.zeros(len(Z))) if prior is None else (prior(Z), prior.error(Z))
-            for Z, row in zip(queries, self.priors, strict=False)
-            for prior in row
-        ]
-        values, errors = zip(*rows, strict=True)
-        return np.array(values), np.array(errors)
 
     def _checked(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         runs = self.runs
@@ -324,8 +345,8 @@ class MultiStepPredictor:
         return start, plan
 
 
-def _bounds(envelope: Envelope, queries: FloatArray) -> Band:
-    return envelope.bounds(queries, 1)
+def _box_ends(envelope: Envelope, prior: Prior, boxes: ArgumentBoxes) -> tuple[SetEnds, SetEnds]:
+    return set_ends(envelope, prior, boxes, 0), set_ends(envelope, prior, boxes, 1)
 
 
 def _require_slopes(priors: PriorTable, runs: Trajectories) -> None:
@@ -337,17 +358,10 @@ def _require_slopes(priors: PriorTable, runs: Trajectories) -> None:
                 raise InputError(f"priors[{n - 1}] must have {wanted} slopes; got {len(prior.slopes)}")
 
 
-def _plus(ends: FloatArray, middle: FloatArray, side: float) -> FloatArray:
-    """`ends + middle`, rounded up for the upper side (1), down for the lower (-1); as they are where that is zero."""
-    with_prior = up(ends + middle) if side > 0.0 else down(ends + middle)
-    return np.where(middle == 0.0, ends, with_prior)
-
-
-def _total_weights(band: Band) -> FloatArray:
-    """At each query, the absolute weights of both witnesses: what wider intervals cost per unit of widening."""
-    return np.array(
-        [sum(np.abs(w.weights).sum() if w is not None else np.nan for w in pair) for pair in band.witnesses]
-    )
+def _cost_of(proof: SetProof, widening: FloatArray) -> float:
+    """What wider intervals cost an end: that much times the weights on them."""
+    witness = proof.witness
+    return np.nan if witness is None else float(np.abs(witness.weights) @ widening[witness.indices])
 
 
 def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> tuple[tuple[Any, ...], ...]:

@@ -1,0 +1,182 @@
+"""Arguments that are only known to lie in a box: a measured history, or a whole cell of states.
+
+For `||g|| <= norm_bound` and a box `|z_j - c_j| <= h_j`, with the kernel's bends `b_j`,
+
+    sup g  <=  max over corners of an upper bound of g  +  norm_bound / 2 * sum_j b_j h_j^2
+
+because multilinear interpolation from the corners is off by no more than that. Where the corners are too many, the
+centre and bounds of the slopes there do it, with the same remainder (Taylor). Where functions may have kinks, what is
+left is how far a function of this norm can get from its value at the centre. An affine prior has no remainder, and
+goes through each of these exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from ..arithmetic.rounding import enlarged, further_out, outwards, up
+from ..assumptions.intervals import displacement
+from ..assumptions.priors import Prior
+from ..data.arrays import FloatArray, IndexArray
+from ..engine.functionals import Derivative, Functional, Points
+from ..engine.witness import Witness
+from ..envelopes.base import Envelope, UpperBound
+from ..kernels.base import Kernel
+
+MOST_CORNERS = 4
+"""With more uncertain coordinates, the centre and its slopes are taken instead of all corners."""
+
+Method = Literal["point", "corners", "slopes", "displacement"]
+
+
+@dataclass(frozen=True, eq=False)
+class SetProof:
+    """What proves an upper bound of `g`, or of `-g`, over a box of arguments.
+
+    The witnesses are one for the argument itself ("point"; "displacement" adds what uncertainty can do), one per corner
+    ("corners", the last coordinate changing fastest), or one for the centre and two per uncertain coordinate, for the
+    derivative and for minus it ("slopes"). None where a method has no witnesses.
+    """
+
+    method: Method
+    witnesses: tuple[Witness | None, ...]
+    offset: FloatArray
+    """From the centre to the argument that the largest of the bounds belongs to."""
+    binding: int = 0
+    """Its witness."""
+
+    @property
+    def witness(self) -> Witness | None:
+        """The one of the largest bound."""
+        return self.witnesses[self.binding]
+
+
+@dataclass(frozen=True, eq=False)
+class SetEnds:
+    """Upper bounds of `m + g`, or of `-(m + g)`, over boxes of arguments; one entry per box."""
+
+    values: FloatArray
+    gaps: FloatArray
+    costs: FloatArray
+    """How much further out they are than at the centres."""
+    proofs: list[SetProof]
+
+
+@dataclass(frozen=True, eq=False)
+class ArgumentBoxes:
+    """Boxes around the rows of `centres` `(m, n_dims)`, whose first coordinates may be off by up to `noise`."""
+
+    centres: FloatArray
+    noise: FloatArray
+
+    @cached_property
+    def uncertain(self) -> IndexArray:
+        """Which coordinates are."""
+        return np.flatnonzero(self.noise)
+
+    @cached_property
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        """Of the uncertain coordinates, `(m, n_uncertain)` each, rounded outwards."""
+        middle, off = self.centres[:, self.uncertain], self.noise[self.uncertain]
+        return outwards(middle - off, middle + off)
+
+    @cached_property
+    def reach(self) -> FloatArray:
+        """How far the ends are from the centres at most, rounded up, `(m, n_uncertain)`."""
+        middle, (low, high) = self.centres[:, self.uncertain], self.ends
+        return up(np.maximum(high - middle, middle - low))
+
+    @cached_property
+    def corners(self) -> FloatArray:
+        """`(m, 2^n_uncertain, n_dims)`."""
+        points = np.repeat(self.centres[:, None], 2 ** len(self.uncertain), axis=1)
+        for c, sides in enumerate(product((0, 1), repeat=len(self.uncertain))):
+            for k, side in enumerate(sides):
+                points[:, c, self.uncertain[k]] = self.ends[side][:, k]
+        return points
+
+    def remainder(self, kernel: Kernel, norm: float) -> FloatArray:
+        """`norm / 2 sum_j b_j h_j^2` for every box, rounded up; infinite where the kernel is too rough."""
+        if not len(self.uncertain):
+            return np.zeros(len(self.centres))
+        bends = kernel.bend(self.centres.shape[1])[self.uncertain]
+        if not np.isfinite(bends).all():
+            return np.full(len(self.centres), np.inf)
+        return enlarged(0.5 * norm * (self.reach**2 @ bends), len(bends) + 8)
+
+    def displacement(self, kernel: Kernel, norm: float) -> float:
+        """What uncertainty can do to a function of this norm, of whatever kernel, rounded up."""
+        return displacement(kernel, norm, self.noise, self.centres.shape[1] - len(self.noise))
+
+    def method_for(self, kernel: Kernel, norm: float) -> Method:
+        """The one that is tightest, as far as corners are not too many."""
+        if not len(self.uncertain):
+            return "point"
+        if self.remainder(kernel, norm).max() > self.displacement(kernel, norm):
+            return "displacement"
+        return "corners" if len(self.uncertain) <= MOST_CORNERS else "slopes"
+
+
+def set_ends(envelope: Envelope, prior: Prior, boxes: ArgumentBoxes, side: int) -> SetEnds:
+    """Upper bounds (`side` 1) of `m + g` over every box, or (0) of `-(m + g)`."""
+    kernel, norm = envelope.kernel, envelope.radius
+    method, centres = boxes.method_for(kernel, norm), boxes.centres[:, None]
+    points = np.concatenate([centres, boxes.corners], axis=1) if method == "corners" else centres
+    flat = points.reshape(-1, points.shape[2])
+    bounds = envelope.upper_bounds(envelope.sides[side], [Points.value(z) for z in flat])
+    values, gaps = (np.array([getattr(b, key) for b in bounds]).reshape(points.shape[:2]) for key in ("value", "gap"))
+    values = _with_prior(values, prior, points, side)
+    witnesses = [tuple(b.witness for b in row) for row in _rows(bounds, points.shape[1])]
+    at_centre, further = values[:, 0], np.zeros(len(values))
+    if method == "corners":  # the centre only tells what these cost
+        values, gaps, points, witnesses = values[:, 1:], gaps[:, 1:], points[:, 1:], [own[1:] for own in witnesses]
+        further = boxes.remainder(kernel, norm)
+    elif method == "slopes":
+        slopes, by_slopes = _slope_bounds(envelope, prior, boxes)
+        further = by_slopes + boxes.remainder(kernel, norm)
+        witnesses = [(*own, *more) for own, more in zip(witnesses, slopes, strict=True)]
+    elif method == "displacement":
+        further = further + boxes.displacement(kernel, norm) + (0.0 if prior is None else prior.change(boxes.noise))
+    ends, further = further_out(values.max(axis=1), enlarged(further, 2)), enlarged(further, 2)
+    proofs = [
+        SetProof(method, own, points[k, at] - boxes.centres[k], int(at))
+        for k, (own, at) in enumerate(zip(witnesses, values.argmax(axis=1), strict=True))
+    ]
+    return SetEnds(ends, gaps.max(axis=1) + further, ends - at_centre, proofs)
+
+
+def _with_prior(values: FloatArray, prior: Prior, points: FloatArray, side: int) -> FloatArray:
+    """Upper bounds of `g` at points, with the prior there, rounded up."""
+    if prior is None:
+        return values
+    flat = points.reshape(-1, points.shape[2])
+    middle = (prior(flat) if side else -prior(flat)).reshape(values.shape)
+    return further_out(up(values + middle), enlarged(prior.error(flat), 2).reshape(values.shape))
+
+
+def _slope_bounds(
+    envelope: Envelope, prior: Prior, boxes: ArgumentBoxes
+) -> tuple[list[tuple[Witness | None, ...]], FloatArray]:
+    """`sum_j h_j sup |d(m + g)/dz_j|` at every centre, rounded up, and what proves the bounds of the slopes."""
+    functionals: Sequence[Functional] = [Derivative(z, int(j)) for z in boxes.centres for j in boxes.uncertain]
+    falling, rising = (envelope.upper_bounds(side, functionals) for side in envelope.sides)
+    own = np.zeros(len(boxes.uncertain)) if prior is None else np.array(prior.slopes)[boxes.uncertain]
+    shape = boxes.reach.shape
+    steepest = np.maximum(
+        up(np.array([b.value for b in rising]).reshape(shape) + own),
+        up(np.array([b.value for b in falling]).reshape(shape) - own),
+    )
+    pairs = [(r.witness, f.witness) for r, f in zip(rising, falling, strict=True)]
+    witnesses = [tuple(w for pair in row for w in pair) for row in _rows(pairs, len(boxes.uncertain))]
+    return witnesses, enlarged((boxes.reach * steepest).sum(axis=1), shape[1] + 2)
+
+
+def _rows(items: Sequence[UpperBound] | Sequence[tuple[Witness | None, Witness | None]], size: int) -> list[list]:  # type: ignore[type-arg]
+    """In groups of the same size."""
+    return [list(items[k : k + size]) for k in range(0, len(items), size)]
