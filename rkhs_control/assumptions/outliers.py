@@ -1,0 +1,214 @@
+"""Which few samples drive the least norm: what would have to be left out for a much smoother function to fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.arrays import FloatArray
+from ..data.observations import Observations
+from ..data.trajectories import Trajectories
+from ..engine.gram import Gram
+from ..engine.least_norm import SEARCH_NUGGETS, LeastNorm, least_norm_along
+from ..errors import ContradictoryDataError, InputError
+from ..kernels.base import Kernel
+from .intervals import measurement_bound, step_observations
+from .noise import Place
+from .priors import Prior
+
+GAIN = 1.5
+"""A sample drives the least norm if this falls by more than this factor without it."""
+
+_CANDIDATES = 8
+"""So many inputs, those with the largest weights, are tried in turn."""
+_WIDENING = 1.5  # of intervals that contradict each other at one argument
+
+GivenKernels = Kernel | Sequence[Sequence[Kernel]]
+"""One for all, or one per step and state; priors likewise."""
+
+
+@dataclass(frozen=True)
+class NormDriver:
+    """A sample, and the least norm with and without it (and without those named before it)."""
+
+    name: str
+    """What is left out: a row of the data, or a sample of a recording."""
+    rows: tuple[int, ...]
+    """Of `data.X`: that row, or those of all windows that the sample is in."""
+    before: float
+    after: float
+    place: Place | None = None
+    """The recorded sample; the step and the number of its run, where runs are whole."""
+    norm_name: str = "the least norm"
+    is_first: bool = True
+
+    @property
+    def factor(self) -> float:
+        """By how much the least norm falls."""
+        return self.before / self.after if self.after > 0.0 else math.inf
+
+    @property
+    def text(self) -> str:
+        """A sentence without its end: `without row 812 the least norm falls from 61 to 4`."""
+        also = "" if self.is_first else " as well"
+        return f"without {self.name}{also} {self.norm_name} falls from {self.before:.3g} to {self.after:.3g}"
+
+
+class _Group(NamedTuple):
+    """What is left out together."""
+
+    name: str
+    rows: tuple[int, ...]
+    place: Place | None = None
+
+
+def norm_drivers(data: Observations, kernel: Kernel, most: int = 3) -> tuple[NormDriver, ...]:
+    """The few samples without which the least norm falls most, in that order; none where no few do.
+
+    One sample after the other is left out, always the one without which the least norm through the rest is smallest,
+    among those with the largest weights. Named are as many of them, up to `most`, as lower it by a factor of 1.5 each
+    on average: of two equal outliers, the first one alone lowers it little. Rows are those of `data.X`, the distinct
+    inputs in the order in which they came. Norms are as found in doubles: they tell samples apart and prove nothing.
+    """
+    return _driving(data, kernel, most, lambda row: [_Group(f"row {row}", (row,))])
+
+
+def sample_drivers(
+    runs: Trajectories, n: int, i: int, kernel: Kernel, prior: Prior = None, most: int = 3
+) -> tuple[NormDriver, ...]:
+    """The same for recorded samples, as the least norm of state `i` after `n` steps shows them.
+
+    A sample is left out with all windows that have it in their history, or after `n` steps. Intervals are as wide as
+    noise, disturbances and what uncertain histories can do to the prior.
+    """
+    data = _observations(runs, n, i, prior)
+    row_of = {argument.tobytes(): row for row, argument in enumerate(data.X)}
+    rows = [row_of[argument.tobytes()] for argument in runs.arguments(n) + 0.0]
+    touched = [
+        [(recording, first + n), *((recording, first - lag) for lag in range(runs.shape.output_lags))]
+        for recording, first in runs.origins.tolist()
+    ]
+    rows_of: dict[tuple[int, int], set[int]] = {}
+    samples_of: dict[int, list[tuple[int, int]]] = {}
+    for row, samples in zip(rows, touched, strict=True):
+        samples_of.setdefault(row, []).extend(samples)
+        for sample in samples:
+            rows_of.setdefault(sample, set()).add(row)
+    ends = {samples[0] for samples in touched}
+
+    def groups(row: int) -> Iterable[_Group]:
+        for sample in samples_of[row]:
+            place = Place(sample[0], sample[1] * runs.shape.every)
+            name = _sample_name(runs, i, n if sample in ends else None, place)
+            yield _Group(name, tuple(sorted(rows_of[sample])), place)
+
+    return _driving(data, kernel, most, groups, f"the least norm of {runs.state_names[i]} at step {n}")
+
+
+def norm_outliers(
+    runs: Trajectories,
+    kernels: GivenKernels,
+    priors: Prior | Sequence[Sequence[Prior]] = None,
+    *,
+    step: int = 1,
+    most: int = 3,
+) -> list[str]:
+    """Recorded samples that drive the least norms of the states after `step` steps, one sentence each, the worst first.
+
+    A sample that is wrong in one output also drives the norms of others whose histories hold it: it is named once, with
+    the output whose least norm falls most. `kernels` and `priors` are one for all, or one per step and state, as
+    `select_assumptions` gives them.
+    """
+    if not 1 <= step <= runs.horizon:
+        raise InputError(f"step must be 1 to {runs.horizon}; got {step}")
+    worst: dict[Place | None, tuple[float, str]] = {}
+    for i in range(runs.n_states):
+        kernel = kernels if isinstance(kernels, Kernel) else kernels[step - 1][i]
+        prior = priors[step - 1][i] if isinstance(priors, Sequence) else priors
+        found = sample_drivers(runs, step, i, kernel, prior, most)
+        factor = math.prod(driver.factor for driver in found)
+        for driver in found:
+            if factor > worst.get(driver.place, (0.0, ""))[0]:
+                worst[driver.place] = (factor, driver.text)
+    ordered = sorted(worst.values(), key=lambda pair: -pair[0])
+    return [text for _, text in ordered]
+
+
+def _driving(
+    data: Observations,
+    kernel: Kernel,
+    most: int,
+    groups: Callable[[int], Iterable[_Group]],
+    norm_name: str = "the least norm",
+) -> tuple[NormDriver, ...]:
+    """Greedily; `groups` are what may be left out on account of a row."""
+    if most < 1:
+        raise InputError(f"most must be at least 1; got {most}")
+    gram, lower, upper = Gram(data.X, kernel), data.lower, data.upper
+    for added in SEARCH_NUGGETS:
+        present = least_norm_along(gram.with_added(added), lower, upper)
+        if present.is_complete:
+            break
+    found: list[NormDriver] = []
+    while len(found) < min(most, len(data) - 1) and present.norm > 0.0:
+        best: tuple[LeastNorm, _Group] | None = None
+        for group in _candidates(present, groups):
+            without = least_norm_along(present.gram, *_opened(lower, upper, group.rows))
+            if without.is_complete and (best is None or without.norm < best[0].norm):
+                best = (without, group)
+        if best is None:
+            break
+        left, group = best
+        found.append(
+            NormDriver(group.name, group.rows, present.norm, left.norm, group.place, norm_name, is_first=not found)
+        )
+        lower, upper = _opened(lower, upper, group.rows)
+        present = left
+    while found and not (found[-1].factor > GAIN and _total(found) > GAIN ** len(found)):
+        found.pop()
+    return tuple(found)
+
+
+def _total(found: Sequence[NormDriver]) -> float:
+    return math.prod(driver.factor for driver in found)
+
+
+def _candidates(present: LeastNorm, groups: Callable[[int], Iterable[_Group]]) -> list[_Group]:
+    """On account of the rows with the largest weights, each once."""
+    heaviest = present.indices[np.argsort(-np.abs(present.weights), kind="stable")[:_CANDIDATES]]
+    return list(dict.fromkeys(group for row in heaviest.tolist() for group in groups(row)))
+
+
+def _opened(lower: FloatArray, upper: FloatArray, rows: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+    """The intervals without some of them."""
+    low, high = lower.copy(), upper.copy()
+    low[list(rows)], high[list(rows)] = -np.inf, np.inf
+    return low, high
+
+
+def _observations(runs: Trajectories, n: int, i: int, prior: Prior) -> Observations:
+    """As narrow as noise, disturbances and the prior's share of uncertain histories allow.
+
+    Where windows with the same argument then contradict each other, all intervals are widened until none do: that is
+    what uncertain histories do to the rest, and enough to tell samples apart.
+    """
+    half = measurement_bound(runs, n, i) + (0.0 if prior is None else prior.change(runs.initial_state_noise))
+    while True:
+        try:
+            return step_observations(runs, n, i, half, prior)
+        except ContradictoryDataError:
+            half = max(_WIDENING * half, 1e-6 * float(np.abs(runs.states[:, n, i]).max()))
+
+
+def _sample_name(runs: Trajectories, i: int, n: int | None, place: Place) -> str:
+    """Where a sample is: `n` steps after the beginning of a window, or only in histories."""
+    state = runs.state_names[i]
+    if not runs.is_windowed:
+        return f"run {place.recording}, step {place.sample}" + ("" if n is None else f", {state}")
+    if n is None:
+        return f"{place} (in histories alone)"
+    return f"{place}, {state} (step {n} of the window that begins at {place.sample - n * runs.shape.every})"
