@@ -229,8 +229,8 @@ def _residuals(runs: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[Residuals
         n_inputs = runs[0][1].shape[1]
         raise InputError(
             f"recordings are too short to tell noise from signal: the longest has {longest} samples, and a fit around "
-            f"a sample takes at least {2 * HALF_WINDOWS[0] + 1}, or {2 * HALF_WINDOWS[0] + 1 + 2 * n_inputs} where "
-            "inputs change all the time"
+            f"a sample takes at least {2 * HALF_WINDOWS[0] + 1}, and about {2 * (3 + 2 * n_inputs)} where the "
+            f"{n_inputs} inputs change all the time"
         )
     tried = {half: judged for half, judged in tried.items() if 2 * len(judged.sizes) >= most}
     found = []
@@ -266,9 +266,10 @@ def _summary(judged: _Judged, i: int, half: int, usual: float) -> Residuals:
 def _judged(runs: Sequence[tuple[FloatArray, FloatArray]], half: int) -> _Judged:
     sizes, places = [np.empty((0, runs[0][0].shape[1]))], [np.empty((0, 2), dtype=np.int64)]
     largest_input = np.max([np.abs(u - u.mean(axis=0)).max(axis=0, initial=0.0) for _, u in runs], axis=0)
+    negligible = _DEPENDENT * np.concatenate([half * largest_input, half**2 * largest_input])
     for number, (y, u) in enumerate(runs):
         for middles in _blocks(len(y), half):
-            left_out, leverage = _left_out(y, _added_up(u), middles, half, _DEPENDENT * half * largest_input)
+            left_out, leverage = _left_out(y, _bends(u), middles, half, negligible)
             judged = leverage <= _MOST_LEVERAGE
             sizes.append(np.abs(left_out[judged]))
             places.append(np.column_stack([np.full(judged.sum(), number), middles[judged]]))
@@ -286,12 +287,18 @@ def _added_up(u: FloatArray) -> FloatArray:
     return np.concatenate([np.zeros((1, u.shape[1])), np.cumsum(u - u.mean(axis=0), axis=0)])
 
 
+def _bends(u: FloatArray) -> FloatArray:
+    """Inputs added up, and these added up again: what a plant of first order makes of a change, to second order."""
+    once = _added_up(u)
+    return np.column_stack([once, np.cumsum(once, axis=0) - once])
+
+
 def _left_out(
-    y: FloatArray, added_up: FloatArray, middles: IndexArray, half: int, negligible: FloatArray
+    y: FloatArray, bends: FloatArray, middles: IndexArray, half: int, negligible: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """`r_i / (1 - h_ii)`, the distance of a sample from the fit to the others of its window, and `h_ii`.
 
-    The fit is by a parabola in time and the inputs added up. Its columns are made orthonormal one after the other, for
+    The fit is by a parabola in time and the bends of inputs. Its columns are made orthonormal one after the other, for
     all windows at once; `negligible` is what is left of an input that is constant in a window.
     """
     around = middles[:, None] + np.arange(-half, half + 1)
@@ -302,7 +309,7 @@ def _left_out(
     leverage = np.full(len(middles), projection[half, half])
     columns: list[FloatArray] = []
     for j, least in enumerate(negligible):
-        column = added_up[around, j] - added_up[middles, j][:, None]
+        column = bends[around, j] - bends[middles, j][:, None]
         column = column - column @ projection
         for other in columns:
             column = column - other * np.sum(other * column, axis=1, keepdims=True)

@@ -14,18 +14,21 @@ from ..data.observations import Observations
 from ..data.trajectories import Trajectories
 from ..engine.gram import Gram
 from ..engine.least_norm import SEARCH_NUGGETS, LeastNorm, least_norm_along
-from ..errors import ContradictoryDataError, InputError
+from ..errors import InputError
 from ..kernels.base import Kernel
-from .intervals import measurement_bound, step_observations
+from .intervals import measurement_bound
 from .noise import Place
-from .priors import Prior
+from .priors import Prior, residual
 
 GAIN = 1.5
 """A sample drives the least norm if this falls by more than this factor without it."""
 
-_CANDIDATES = 8
-"""So many inputs, those with the largest weights, are tried in turn."""
-_WIDENING = 1.5  # of intervals that contradict each other at one argument
+_HOPEFUL = 1.15
+"""Where the best sample gains less, a few more would not gain enough: of three equal outliers, the first gains 1.22."""
+_HIDDEN = 3.0
+"""A least norm below so many times that of a bump as high as the noise bound is as small as any."""
+_CANDIDATES = 4
+"""So many of the most promising samples are left out in turn."""
 
 GivenKernels = Kernel | Sequence[Sequence[Kernel]]
 """One for all, or one per step and state; priors likewise."""
@@ -70,7 +73,7 @@ def norm_drivers(data: Observations, kernel: Kernel, most: int = 3) -> tuple[Nor
     """The few samples without which the least norm falls most, in that order; none where no few do.
 
     One sample after the other is left out, always the one without which the least norm through the rest is smallest,
-    among those with the largest weights. Named are as many of them, up to `most`, as lower it by a factor of 1.5 each
+    among the most promising. Named are as many of them, up to `most`, as lower it by a factor of 1.5 each
     on average: of two equal outliers, the first one alone lowers it little. Rows are those of `data.X`, the distinct
     inputs in the order in which they came. Norms are as found in doubles: they tell samples apart and prove nothing.
     """
@@ -83,11 +86,10 @@ def sample_drivers(
     """The same for recorded samples, as the least norm of state `i` after `n` steps shows them.
 
     A sample is left out with all windows that have it in their history, or after `n` steps. Intervals are as wide as
-    noise, disturbances and what uncertain histories can do to the prior.
+    noise, disturbances and what uncertain histories can do to the prior; for the rest, recorded histories count as
+    exact. So give a prior where they are uncertain: without one, ordinary noise in histories drives the norm.
     """
-    data = _observations(runs, n, i, prior)
-    row_of = {argument.tobytes(): row for row, argument in enumerate(data.X)}
-    rows = [row_of[argument.tobytes()] for argument in runs.arguments(n) + 0.0]
+    data, rows = _intervals(runs, n, i, prior)
     touched = [
         [(recording, first + n), *((recording, first - lag) for lag in range(runs.shape.output_lags))]
         for recording, first in runs.origins.tolist()
@@ -149,38 +151,47 @@ def _driving(
     if most < 1:
         raise InputError(f"most must be at least 1; got {most}")
     gram, lower, upper = Gram(data.X, kernel), data.lower, data.upper
+    hidden = _HIDDEN * float(np.median(upper - lower)) / 2.0 / math.sqrt(kernel.variance)
     for added in SEARCH_NUGGETS:
         present = least_norm_along(gram.with_added(added), lower, upper)
         if present.is_complete:
             break
     found: list[NormDriver] = []
-    while len(found) < min(most, len(data) - 1) and present.norm > 0.0:
+    gains: list[float] = []
+    while len(found) < most and present.norm > hidden:
         best: tuple[LeastNorm, _Group] | None = None
         for group in _candidates(present, groups):
             without = least_norm_along(present.gram, *_opened(lower, upper, group.rows))
             if without.is_complete and (best is None or without.norm < best[0].norm):
                 best = (without, group)
-        if best is None:
+        if best is None or present.norm < _HOPEFUL * best[0].norm:
             break
         left, group = best
         found.append(
             NormDriver(group.name, group.rows, present.norm, left.norm, group.place, norm_name, is_first=not found)
         )
+        gains.append(present.norm / max(left.norm, hidden))
         lower, upper = _opened(lower, upper, group.rows)
         present = left
-    while found and not (found[-1].factor > GAIN and _total(found) > GAIN ** len(found)):
+    while found and not (gains[-1] > GAIN and math.prod(gains) > GAIN ** len(found)):
         found.pop()
+        gains.pop()
     return tuple(found)
 
 
-def _total(found: Sequence[NormDriver]) -> float:
-    return math.prod(driver.factor for driver in found)
-
-
 def _candidates(present: LeastNorm, groups: Callable[[int], Iterable[_Group]]) -> list[_Group]:
-    """On account of the rows with the largest weights, each once."""
-    heaviest = present.indices[np.argsort(-np.abs(present.weights), kind="stable")[:_CANDIDATES]]
-    return list(dict.fromkeys(group for row in heaviest.tolist() for group in groups(row)))
+    """The few that lower the norm most while all others stay on the ends of their intervals.
+
+    Without the conditions `G` the square of the norm falls by `w_G' [(K^-1)_GG]^-1 w_G`.
+    """
+    inverse = np.linalg.pinv(present.gram.matrix(present.indices), hermitian=True)
+    position = {row: place for place, row in enumerate(present.indices.tolist())}
+    falls: dict[_Group, float] = {}
+    for group in dict.fromkeys(group for row in position for group in groups(row)):
+        G = [position[row] for row in group.rows if row in position]
+        w = present.weights[G]
+        falls[group] = float(w @ np.linalg.lstsq(inverse[np.ix_(G, G)], w, rcond=None)[0])
+    return sorted(falls, key=lambda group: -falls[group])[:_CANDIDATES]
 
 
 def _opened(lower: FloatArray, upper: FloatArray, rows: Sequence[int]) -> tuple[FloatArray, FloatArray]:
@@ -190,18 +201,22 @@ def _opened(lower: FloatArray, upper: FloatArray, rows: Sequence[int]) -> tuple[
     return low, high
 
 
-def _observations(runs: Trajectories, n: int, i: int, prior: Prior) -> Observations:
-    """As narrow as noise, disturbances and the prior's share of uncertain histories allow.
+def _intervals(runs: Trajectories, n: int, i: int, prior: Prior) -> tuple[Observations, list[int]]:
+    """As narrow as noise, disturbances and the prior's share of uncertain histories allow, and the row of each window.
 
-    Where windows with the same argument then contradict each other, all intervals are widened until none do: that is
-    what uncertain histories do to the rest, and enough to tell samples apart.
+    Windows with the same argument may contradict each other, because histories are uncertain; then the interval is what
+    lies between theirs.
     """
     half = measurement_bound(runs, n, i) + (0.0 if prior is None else prior.change(runs.initial_state_noise))
-    while True:
-        try:
-            return step_observations(runs, n, i, half, prior)
-        except ContradictoryDataError:
-            half = max(_WIDENING * half, 1e-6 * float(np.abs(runs.states[:, n, i]).max()))
+    Z = runs.arguments(n) + 0.0
+    values, halves = residual(prior, Z, runs.states[:, n, i], half)
+    _, first, group = np.unique(Z, axis=0, return_index=True, return_inverse=True)
+    rows = np.argsort(np.argsort(first))[group.ravel()]  # in the order in which arguments first appear
+    lower, upper = np.full(len(first), -np.inf), np.full(len(first), np.inf)
+    np.maximum.at(lower, rows, values - halves)
+    np.minimum.at(upper, rows, values + halves)
+    data = Observations.from_intervals(Z[np.sort(first)], np.minimum(lower, upper), np.maximum(lower, upper))
+    return data, rows.tolist()
 
 
 def _sample_name(runs: Trajectories, i: int, n: int | None, place: Place) -> str:

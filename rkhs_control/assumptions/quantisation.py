@@ -10,6 +10,8 @@ _SAME = 1e-9
 """Values nearer to each other than this share of the largest were computed from the same reading."""
 _OFF = 0.1
 """Rounding to decimals may move a difference by this share of a step."""
+_UNSURE = 0.25
+"""Differences that are further from a multiple of a step that is only known roughly do not count towards it."""
 _AGREEING = 0.99
 """The share of the differences that must be multiples of a step."""
 _SMALLEST_GAPS, _DIVISORS = 5, 4
@@ -42,8 +44,10 @@ def quantisation_step(values: FloatArray) -> float:
 
 
 def _refined(gaps: FloatArray, step: float) -> float:
-    """The step by longer and longer gaps, each of so few steps that the one before tells their number."""
-    for gap in np.unique(gaps)[:_FEW]:
-        step = gap / max(1.0, np.round(gap / step))
-    counts = np.maximum(1.0, np.round(gaps / step))
-    return float(gaps.sum() / counts.sum())
+    """The step by longer and longer gaps, each of so few steps that the estimate before tells their number."""
+    for longest in (4.0, 16.0, 64.0, np.inf):
+        counts = np.round(gaps / step)
+        known = (counts >= 1.0) & (counts <= longest) & (np.abs(gaps / step - counts) <= _UNSURE)
+        if known.any():
+            step = float(gaps[known].sum() / counts[known].sum())
+    return step

@@ -13,7 +13,7 @@ from .palette import BLUE, DARK_GREY, DARK_RED, GREY, RED
 from .text import printable
 
 _RIGHT = 3.0  # times the proposed bound
-_SHOWN = 1e5  # norms up to this multiple of the smallest
+_SHOWN = 1e4  # norms up to this multiple of the smallest
 
 
 def noise_figure(proposal: NoiseProposal) -> Any:
@@ -53,10 +53,10 @@ def _draw(axes: Any, frontier: ConsistencyFrontier, bound: float, half_step: flo
     if half_step > left:
         axes.axvline(half_step, color=GREY, linestyle=":", linewidth=1.2)
         axes.annotate(
-            "half a step", (half_step, 0.05), (6, 0), xycoords=axes.get_xaxis_transform(), textcoords="offset points"
+            "half a step", (half_step, 0.8), (6, 0), xycoords=axes.get_xaxis_transform(), textcoords="offset points"
         )
     axes.text(0.03, 0.05, "refuted", transform=axes.transAxes, color=DARK_RED)
     axes.set_yscale("log")
-    axes.set_ylim(floor, 3.0 * min(float(curve.max()), _SHOWN * floor))
+    axes.set_ylim(floor, 3.0 * float(np.clip(curve.max(), 10.0 * floor, _SHOWN * floor)))
     axes.set_xlim(left, right)
     axes.grid(alpha=0.25)
