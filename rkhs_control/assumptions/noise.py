@@ -39,6 +39,9 @@ _MOST_LEVERAGE = 0.5
 """Where a sample decides more of its own fit than this (an input changes just there), it is not judged."""
 _DEPENDENT = 1e-6
 """Inputs that change less within a window, as a share of how much they ever do, are constant in it."""
+_ROUNDING = 1e-12
+"""Residuals below this share of the largest value are rounding errors."""
+_STEP_ACCURACY = 1e-6
 _BLOCK = 20_000  # samples at a time
 _FRONTIER_SAMPLES = 150
 _FRONTIER_SCALES, _FRONTIER_RIDGES = (0.0625, 0.125, 0.25, 0.5, 1.0), (1e-6, 1e-4, 1e-2, 1e-1)
@@ -117,18 +120,18 @@ class NoiseProposal:
         """Per output, the least norm for every noise bound; below the noise it turns up steeply.
 
         It is that of a function of time and of the inputs added up, less an affine one, on up to 150 samples around the
-        largest residual; None where nothing is proposed. `noise_figure` draws them.
+        largest residual; None where nothing is proposed, or rounding hides it. `noise_figure` draws them.
         """
         return tuple(self._frontier(i) if bound > 0.0 else None for i, bound in enumerate(self.bounds.tolist()))
 
-    def _frontier(self, i: int) -> ConsistencyFrontier:
+    def _frontier(self, i: int) -> ConsistencyFrontier | None:
         bound, where = float(self.bounds[i]), self.residuals[i].where
         y, u = self.recordings[where.recording]
         first = max(0, min(where.sample - _FRONTIER_SAMPLES // 2, len(y) - _FRONTIER_SAMPLES))
         rows = np.arange(first, min(first + _FRONTIER_SAMPLES, len(y)))
         Z = np.column_stack([rows, _added_up(u)[rows]])
         spread = Z.std(axis=0)
-        moving = spread > _DEPENDENT * (1.0 + np.abs(Z).max(axis=0))
+        moving = spread > _DEPENDENT * np.abs(Z).max(axis=0)
         Z, spread = Z[:, moving], spread[moving]
         data = Observations(Z, *residual(AffinePrior.fitted(Z, y[rows, i]), Z, y[rows, i], bound))
         ridges = [share * max(float(data.centre.var()), bound**2) for share in _FRONTIER_RIDGES]
@@ -139,7 +142,7 @@ class NoiseProposal:
                 return consistency_frontier(data, kernel, depth * bound)
             except SolverError:
                 continue
-        raise SolverError(f"{self.state_names[i]}: rounding hides the frontier; the noise is too small for a picture")
+        return None
 
 
 _CAVEAT = (
@@ -163,8 +166,8 @@ def propose_noise_bound(
 
     Each value is compared with a parabola, fitted to the samples on both sides of it and not to itself (by the
     leave-one-out formula), with a bend wherever an input changes. The largest distance is proposed, or half a step of
-    the recorded values if that is more, rounded up to two digits. It includes how far noise moves the fit: of
-    independent noise on a smooth signal, it is about 1.1 to 1.8 times the bound.
+    the recorded values if that is more, rounded up to two digits. It includes how far noise moves the fit: with
+    uniform noise on smooth signals of 60 to 5,000 samples, it came to 0.9 to 2.1 times what the noise was bounded by.
 
     Parameters
     ----------
@@ -178,14 +181,22 @@ def propose_noise_bound(
     n_outputs = runs[0][0].shape[1]
     residuals = _residuals(runs)
     steps = [quantisation_step(np.concatenate([y[:, i] for y, _ in runs])) for i in range(n_outputs)]
-    least = [max(found.largest, step / 2.0) for found, step in zip(residuals, steps, strict=True)]
+    sizes = np.max([np.abs(y).max(axis=0) for y, _ in runs], axis=0).tolist()
+    bounds = [
+        _rounded(max(found.largest, q / 2.0), size) for found, q, size in zip(residuals, steps, sizes, strict=True)
+    ]
     return NoiseProposal(
-        bounds=np.array([float(rounded_up(bound, 2)) if bound else 0.0 for bound in least]),
+        bounds=np.array(bounds),
         quantisation=np.array(steps),
         residuals=residuals,
         state_names=checked_names(state_names, "state_names", "x", n_outputs),
         recordings=runs,
     )
+
+
+def _rounded(bound: float, size: float) -> float:
+    """Up to two digits; steps are known to about six, and half of one that is a round number stays what it is."""
+    return float(rounded_up(bound * (1.0 - _STEP_ACCURACY), 2)) if bound > _ROUNDING * size else 0.0
 
 
 def _checked(recordings: Sequence[Recording] | Trajectories) -> tuple[tuple[FloatArray, FloatArray], ...]:
@@ -269,7 +280,7 @@ def _judged(runs: Sequence[tuple[FloatArray, FloatArray]], half: int) -> _Judged
     negligible = _DEPENDENT * np.concatenate([half * largest_input, half**2 * largest_input])
     for number, (y, u) in enumerate(runs):
         for middles in _blocks(len(y), half):
-            left_out, leverage = _left_out(y, _bends(u), middles, half, negligible)
+            left_out, leverage = _left_out(y, u, middles, half, negligible)
             judged = leverage <= _MOST_LEVERAGE
             sizes.append(np.abs(left_out[judged]))
             places.append(np.column_stack([np.full(judged.sum(), number), middles[judged]]))
@@ -287,14 +298,18 @@ def _added_up(u: FloatArray) -> FloatArray:
     return np.concatenate([np.zeros((1, u.shape[1])), np.cumsum(u - u.mean(axis=0), axis=0)])
 
 
-def _bends(u: FloatArray) -> FloatArray:
-    """Inputs added up, and these added up again: what a plant of first order makes of a change, to second order."""
-    once = _added_up(u)
-    return np.column_stack([once, np.cumsum(once, axis=0) - once])
+def _bends(u: FloatArray, middles: IndexArray, half: int) -> FloatArray:
+    """By window and sample: inputs added up, and these added up again.
+
+    It is what a plant of first order makes of an input that changes, to second order in time; zero where none does.
+    """
+    changes = u[middles[:, None] + np.arange(-half, half)] - u[middles - 1][:, None]
+    once = np.concatenate([np.zeros((len(middles), 1, u.shape[1])), np.cumsum(changes, axis=1)], axis=1)
+    return np.concatenate([once, np.cumsum(once, axis=1) - once], axis=2)
 
 
 def _left_out(
-    y: FloatArray, bends: FloatArray, middles: IndexArray, half: int, negligible: FloatArray
+    y: FloatArray, u: FloatArray, middles: IndexArray, half: int, negligible: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """`r_i / (1 - h_ii)`, the distance of a sample from the fit to the others of its window, and `h_ii`.
 
@@ -307,10 +322,9 @@ def _left_out(
     rest = y[around] - y[middles][:, None]  # exactly zero where an output is constant
     rest = rest - np.einsum("ab,nbi->nai", projection, rest)
     leverage = np.full(len(middles), projection[half, half])
-    columns: list[FloatArray] = []
+    bends, columns = _bends(u, middles, half), list[FloatArray]()
     for j, least in enumerate(negligible):
-        column = bends[around, j] - bends[middles, j][:, None]
-        column = column - column @ projection
+        column = bends[:, :, j] - bends[:, :, j] @ projection
         for other in columns:
             column = column - other * np.sum(other * column, axis=1, keepdims=True)
         length = np.linalg.norm(column, axis=1, keepdims=True)

@@ -45,7 +45,7 @@ class NormDriver:
     before: float
     after: float
     place: Place | None = None
-    """The recorded sample; the step and the number of its run, where runs are whole."""
+    """The recorded sample; where runs are whole, the number of the run and the step."""
     norm_name: str = "the least norm"
     is_first: bool = True
 
@@ -73,9 +73,9 @@ def norm_drivers(data: Observations, kernel: Kernel, most: int = 3) -> tuple[Nor
     """The few samples without which the least norm falls most, in that order; none where no few do.
 
     One sample after the other is left out, always the one without which the least norm through the rest is smallest,
-    among the most promising. Named are as many of them, up to `most`, as lower it by a factor of 1.5 each
-    on average: of two equal outliers, the first one alone lowers it little. Rows are those of `data.X`, the distinct
-    inputs in the order in which they came. Norms are as found in doubles: they tell samples apart and prove nothing.
+    among the most promising. Named are as many of them, up to `most`, as lower it by a factor of 1.5 each on average:
+    of two equal outliers, the first one alone lowers it little. Rows are those of `data.X`, the distinct inputs in the
+    order in which they came. Norms are as found in doubles: they tell samples apart and prove nothing.
     """
     return _driving(data, kernel, most, lambda row: [_Group(f"row {row}", (row,))])
 
@@ -151,11 +151,14 @@ def _driving(
     if most < 1:
         raise InputError(f"most must be at least 1; got {most}")
     gram, lower, upper = Gram(data.X, kernel), data.lower, data.upper
-    hidden = _HIDDEN * float(np.median(upper - lower)) / 2.0 / math.sqrt(kernel.variance)
+    widths = (upper - lower)[np.isfinite(upper - lower)]
+    hidden = _HIDDEN * float(np.median(widths)) / 2.0 / math.sqrt(kernel.variance) if len(widths) else 0.0
     for added in SEARCH_NUGGETS:
         present = least_norm_along(gram.with_added(added), lower, upper)
         if present.is_complete:
             break
+    else:
+        return ()  # rounding hides the least norm, and what drives it
     found: list[NormDriver] = []
     gains: list[float] = []
     while len(found) < most and present.norm > hidden:

@@ -26,11 +26,14 @@ def noise_figure(proposal: NoiseProposal) -> Any:
     figure, panels = panels_of(1, len(proposal.bounds), width=4.6, height=3.2)
     for i, (axes, frontier) in enumerate(zip(panels[0], proposal.frontiers, strict=True)):
         name = printable(proposal.state_names[i]).replace("$", r"\$")
-        axes.set_title(f"{name}: {proposal.bounds[i]:g} proposed" if frontier else f"{name}: nothing proposed")
+        axes.set_title(
+            f"{name}: {proposal.bounds[i]:g} proposed" if proposal.bounds[i] else f"{name}: nothing proposed"
+        )
         axes.set_xlabel("noise bound")
         if frontier is None:
             axes.set_axis_off()
-            axes.text(0.5, 0.5, "no noise in the recordings", ha="center", transform=axes.transAxes, color=DARK_GREY)
+            why = "rounding hides the frontier" if proposal.bounds[i] else "no noise in the recordings"
+            axes.text(0.5, 0.5, why, ha="center", transform=axes.transAxes, color=DARK_GREY)
         else:
             _draw(axes, frontier, float(proposal.bounds[i]), float(proposal.quantisation[i]) / 2.0)
     panels[0][0].set_ylabel("least norm")
