@@ -3,11 +3,16 @@
 One line per name, `from .module import Name as Name`.
 """
 
+from .assumptions.noise import NoiseProposal as NoiseProposal
+from .assumptions.noise import propose_noise_bound as propose_noise_bound
 from .assumptions.norms import ConsistencyFrontier as ConsistencyFrontier
 from .assumptions.norms import NormBound as NormBound
 from .assumptions.norms import consistency_frontier as consistency_frontier
 from .assumptions.norms import least_norm_estimate as least_norm_estimate
 from .assumptions.norms import norm_growth as norm_growth
+from .assumptions.outliers import NormDriver as NormDriver
+from .assumptions.outliers import norm_drivers as norm_drivers
+from .assumptions.outliers import norm_outliers as norm_outliers
 from .assumptions.regression import KernelModel as KernelModel
 from .assumptions.regression import cross_validate as cross_validate
 from .assumptions.regression import cross_validate_per_dimension as cross_validate_per_dimension
@@ -85,6 +90,7 @@ from .prediction.tube import Tube as Tube
 from .reporting import Report as Report
 from .reporting import ReportedPlan as ReportedPlan
 from .reporting import write_report as write_report
+from .reporting.noise import noise_figure as noise_figure
 
 __version__: str
 ROOMS: tuple[str, ...]
