@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`, called as the work goes on."""
+
+_A_MOMENT = 2.0  # seconds
 
 
 def in_parallel(
@@ -33,6 +38,25 @@ def collect(results: Iterable[Result], total: int, progress: Progress | None = N
         if progress is not None:
             progress(len(found), total)
     return found
+
+
+@contextmanager
+def shown_progress(given: Progress | None, title: str) -> Iterator[Progress | None]:
+    """What is given or, for people at a terminal, a bar that appears once the work takes more than a moment."""
+    if given is not None or not sys.stderr.isatty():
+        yield given
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    began = time.monotonic()
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None, visible=False)
+
+        def tell(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=time.monotonic() > began + _A_MOMENT)
+
+        yield tell
 
 
 def end_idle_workers() -> None:

@@ -21,7 +21,7 @@ def measurement_bound(runs: Trajectories, n: int, i: int) -> float:
 
 
 def step_observations(
-    runs: Trajectories, n: int, i: int, bound: float | None = None, prior: Prior = None
+    runs: Trajectories, n: int, i: int, bound: float | FloatArray | None = None, prior: Prior = None
 ) -> Observations:
     """State `i` after `n` steps as a function of `runs.arguments(n)`, less the prior."""
     Z, half = runs.arguments(n), measurement_bound(runs, n, i) if bound is None else bound

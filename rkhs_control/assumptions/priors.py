@@ -8,12 +8,14 @@ bound is one of the residual.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from ..arithmetic.rounding import UNIT_ROUNDOFF, dot_up, enlarged
 from ..data.arrays import FloatArray, as_vector
 from ..data.trajectories import Trajectories
+from ..errors import InputError
 
 _DEPENDENT = 1e-6
 """Directions in which the arguments vary by a smaller share of the largest are not fitted."""
@@ -67,9 +69,21 @@ def fitted_priors(runs: Trajectories) -> tuple[tuple[AffinePrior, ...], ...]:
     )
 
 
-def residual(prior: Prior, Z: FloatArray, y: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:
+GivenPrior = Literal["affine"] | None
+
+
+def priors_for(given: GivenPrior, runs: Trajectories) -> tuple[tuple[Prior, ...], ...]:
+    """Those that are meant, for every step and state."""
+    if given is None:
+        return ((None,) * runs.n_states,) * runs.horizon
+    if given == "affine":
+        return fitted_priors(runs)
+    raise InputError(f"prior must be 'affine' or None; got {given!r}")
+
+
+def residual(prior: Prior, Z: FloatArray, y: FloatArray, bound: float | FloatArray) -> tuple[FloatArray, FloatArray]:
     """`y - m(z)` in doubles, and the bound of how far that is from the truth's, which rounding enlarges."""
     if prior is None:
-        return y, np.full(len(y), bound)
+        return y, np.broadcast_to(np.asarray(bound, dtype=np.float64), y.shape)
     rest = y - prior(Z)
     return rest, enlarged(bound + prior.error(Z) + 2.0 * UNIT_ROUNDOFF * (np.abs(rest) + np.abs(y)), 3)

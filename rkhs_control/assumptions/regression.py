@@ -21,6 +21,8 @@ from .priors import AffinePrior
 
 Lengthscale = float | Sequence[float]
 """A number, or one per dimension."""
+Fold = tuple[IndexArray, IndexArray]
+"""What is held out, and what is kept to learn from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,11 @@ class KernelModel:
     def __call__(self, Xq: npt.ArrayLike) -> FloatArray:
         """The model at the rows of `Xq`."""
         return self.kernel(as_points(Xq, "Xq", self.X.shape[1]), self.X) @ self.weights
+
+    def gradient(self, Xq: npt.ArrayLike) -> FloatArray:
+        """How fast the model changes with every coordinate, `(m, n_dims)`."""
+        slopes = self.kernel.gradient(as_points(Xq, "Xq", self.X.shape[1]), self.X)
+        return np.einsum("mnd,n->md", slopes, self.weights)  # type: ignore[no-any-return]
 
     def casadi(self, x: Any) -> Any:
         """The model at a CasADi column `(n_dims, 1)`."""
@@ -116,18 +123,17 @@ def cross_validate(
     lengthscales: Sequence[Lengthscale],
     regularisations: Sequence[float],
     *,
-    folds: int = 5,
+    folds: int | Sequence[Fold] = 5,
     kernel: Callable[[Lengthscale], Kernel] = SquaredExponential,
     rng: np.random.Generator | None = None,
-    gap: int | None = None,
 ) -> CrossValidation:
     """k-fold cross-validation of kernel ridge regression over lengthscales and regularisations.
 
     `kernel` makes a kernel from a lengthscale (a number, or one per dimension); `rng` shuffles the data into folds, and
-    without one every `folds`-th datum makes a fold. With a `gap` the folds are blocks of neighbours, and so many data
-    on either side of a block are left out while it is held out: windows of a recording share samples with those.
+    without one every `folds`-th datum makes a fold. Folds may be given as pairs of indices, of what is held out and of
+    what is kept: windows of a recording share samples with their neighbours, and must not be judged by those.
     """
-    ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng, gap)
+    ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng)
     errors = [errors_of(scale, ridge) for scale in lengthscales]
     best, chosen = _least(errors)
     return CrossValidation(lengthscales, ridge, np.array(errors), kernel(lengthscales[best]), float(ridge[chosen]))
@@ -138,11 +144,10 @@ def cross_validate_per_dimension(
     lengthscales: Sequence[Lengthscale],
     regularisations: Sequence[float],
     *,
-    folds: int = 5,
+    folds: int | Sequence[Fold] = 5,
     kernel: Callable[[Lengthscale], Kernel] = SquaredExponential,
     sweeps: int = 3,
     rng: np.random.Generator | None = None,
-    gap: int | None = None,
 ) -> CrossValidation:
     """One lengthscale per dimension, by coordinate descent of the held-out error from the best of `cross_validate`.
 
@@ -151,7 +156,7 @@ def cross_validate_per_dimension(
     the others are still wrong. The step is 4, and 2 from the third sweep on, or sooner if 4 changes nothing; `sweeps`
     is the largest number, and where 2 changes nothing the search ends. No lengthscale leaves its start by more than a
     factor of 64, which that of a dimension that does not matter may reach. The folds are those of `cross_validate`
-    with the same `rng` and `gap`.
+    with the same `rng`.
 
     In the result, `lengthscales` are tuples, the given ones followed by what each sweep arrived at (where it changed
     something), with a row of `errors` each. The least error is never above that of the start, but it was searched for:
@@ -159,7 +164,7 @@ def cross_validate_per_dimension(
     """
     if sweeps < 1:
         raise InputError(f"sweeps must be at least 1; got {sweeps}")
-    ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng, gap)
+    ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng)
     tried = [_one_a_dimension(scale, data.X.shape[1]) for scale in lengthscales]
     errors = [errors_of(scales, ridge) for scales in tried]
     best, chosen = _least(errors)
@@ -201,21 +206,21 @@ def _held_out(
     data: Observations,
     lengthscales: Sequence[Lengthscale],
     regularisations: Sequence[float],
-    folds: int,
+    folds: int | Sequence[Fold],
     kernel: Callable[[Lengthscale], Kernel],
     rng: np.random.Generator | None,
-    gap: int | None,
 ) -> tuple[FloatArray, Callable[[Lengthscale, FloatArray], FloatArray]]:
     """The regularisations, and the function of a lengthscale and of regularisations that cross-validation minimises.
 
     The function is the mean squared held-out error, shape `(n_regularisations,)`, with the same folds at every call.
     """
     n, y = len(data), data.centre
-    if not 2 <= folds <= n:
+    if isinstance(folds, int) and not 2 <= folds <= n:
         raise InputError(f"folds must be between 2 and the number of inputs, {n}; got {folds}")
     if len(lengthscales) == 0 or len(regularisations) == 0:
         raise InputError("lengthscales and regularisations must each hold at least one candidate")
-    parts = _folds(n, folds, rng) if gap is None else _blocks(n, folds, gap)
+    parts = _folds(n, folds, rng) if isinstance(folds, int) else folds
+    n_held = sum(len(held) for held, _ in parts)
 
     def errors_of(lengthscale: Lengthscale, ridge: FloatArray) -> FloatArray:
         K, squares = _kernel_matrix(kernel(lengthscale), data.X), np.zeros(len(ridge))
@@ -229,13 +234,9 @@ def _held_out(
                     squares[i] = np.inf
                 else:
                     squares[i] += np.sum((cross @ weights - y[held]) ** 2)
-        return squares / n
+        return squares / n_held
 
     return np.array([positive(value, "regularisations") for value in regularisations]), errors_of
-
-
-Fold = tuple[IndexArray, IndexArray]
-"""What is held out, and what is kept to learn from."""
 
 
 def _folds(n: int, folds: int, rng: np.random.Generator | None) -> list[Fold]:
@@ -243,14 +244,14 @@ def _folds(n: int, folds: int, rng: np.random.Generator | None) -> list[Fold]:
     return [(np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of != fold)) for fold in range(folds)]
 
 
-def _blocks(n: int, folds: int, gap: int) -> list[Fold]:
-    """Neighbours make a fold; of what is near to either side of it nothing is kept, as long as something is left."""
-    parts = []
-    for held in np.array_split(np.arange(n), folds):
-        rows = np.arange(n)
-        kept = rows[(rows < held[0] - gap) | (rows > held[-1] + gap)]
-        parts.append((held, kept if len(kept) >= 2 else np.setdiff1d(rows, held)))
-    return parts
+def held_out_errors(data: Observations, kernel: Kernel, regularisation: float, folds: Sequence[Fold]) -> FloatArray:
+    """By how much every datum that some fold holds out misses the prediction from what the fold keeps."""
+    K, y = _kernel_matrix(kernel, data.X), data.centre
+    errors = [
+        y[held] - K[np.ix_(held, kept)] @ _ridge_weights(K[np.ix_(kept, kept)], regularisation, y[kept])
+        for held, kept in folds
+    ]
+    return np.concatenate(errors)
 
 
 def _least(errors: Sequence[FloatArray]) -> tuple[int, int]:

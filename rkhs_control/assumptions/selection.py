@@ -9,7 +9,7 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,25 +17,31 @@ import numpy.typing as npt
 
 from ..data.arrays import FloatArray, positive
 from ..data.observations import Observations
+from ..data.splits import blocks_apart
 from ..data.trajectories import Trajectories
 from ..engine.gram import Gram
 from ..engine.least_norm import least_norm_along
-from ..errors import ContradictoryDataError, InputError, SolverError, UnsettledNormWarning
+from ..errors import InputError, SolverError, UnsettledNormWarning
 from ..kernels.base import Kernel
 from ..kernels.families import KernelFamily, kernel_family
 from ..parallel import Progress, collect, in_parallel
-from .intervals import displacement, measurement_bound, step_observations
+from .formulations import NOTHING_COMPARED, Comparison
+from .intervals import measurement_bound, step_observations
 from .norms import TINY, NormBound, least_norm_estimate, norm_growth
-from .priors import Prior, fitted_priors
-from .regression import cross_validate, cross_validate_per_dimension
+from .priors import GivenPrior, Prior, priors_for
+from .regression import (
+    Fold,
+    KernelModel,
+    cross_validate,
+    cross_validate_per_dimension,
+    held_out_errors,
+    kernel_ridge,
+)
 
 NormEstimate = Literal["least_norm", "interpolant"]
 
 _NEARLY = 0.1
 """A lengthscale whose mean squared error is larger by no more than this share does nearly as well."""
-
-_HOPELESS = 1e9
-"""Norms beyond this multiple of the outputs are not looked for where they widen intervals themselves."""
 
 SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Where no lengthscales are given: so many standard deviations of each coordinate."""
@@ -60,6 +66,21 @@ class Selection:
     """Least norms through `SHARES` of the data."""
     priors: Sequence[Sequence[Prior]]
     state_names: tuple[str, ...]
+    residual_bound: FloatArray | None = None
+    """By step and state, where measured histories are taken as the arguments: what they leave open, estimated."""
+    comparison: Comparison = NOTHING_COMPARED
+    """The formulations that were compared, if any were."""
+
+    def runs_like(self, runs: Trajectories) -> Trajectories:
+        """The runs as this formulation takes them."""
+        if self.residual_bound is None:
+            return runs
+        return replace(
+            runs,
+            initial_state_noise=np.zeros(runs.n_history),
+            disturbance_bound=np.maximum(runs.disturbance_bound, self.residual_bound),
+            disturbance_source="estimated: what measured histories leave open in predictions of what was held out",
+        )
 
     @property
     def doubt(self) -> str:
@@ -83,6 +104,39 @@ class Selection:
         )
 
 
+class Nominal(NamedTuple):
+    """The model of one step and state that predicts best what is held out."""
+
+    kernel: Kernel
+    regularisation: float
+    errors: FloatArray
+    """Of predictions of what was held out."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one step and state is chosen for; the arguments of `select_assumptions`."""
+
+    lengthscales: Sequence[float | Sequence[float]] | None = None
+    regularisations: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
+    folds: int = 5
+    per_dimension: bool = False
+    kernel: str | KernelFamily = "squared_exponential"
+    norm_estimate: NormEstimate = "least_norm"
+    safety_factor: float = 3.0
+    selection_runs: int = 400
+
+    def __post_init__(self) -> None:
+        if self.norm_estimate not in ("least_norm", "interpolant"):
+            raise InputError(f"norm_estimate must be 'least_norm' or 'interpolant'; got {self.norm_estimate!r}")
+        kernel_family(self.kernel)
+
+    def subset(self, runs: Trajectories) -> Trajectories:
+        """At most `selection_runs` of the runs, evenly spread."""
+        n = min(len(runs), self.selection_runs)
+        return runs if n == len(runs) else runs.subset(np.linspace(0, len(runs) - 1, n).astype(np.int64))
+
+
 class _Choice(NamedTuple):
     """Of one step and state."""
 
@@ -90,6 +144,7 @@ class _Choice(NamedTuple):
     norm_bound: NormBound
     regularisation: float
     growth: FloatArray
+    disturbance: float
 
 
 def select_assumptions(
@@ -102,7 +157,9 @@ def select_assumptions(
     kernel: str | KernelFamily = "squared_exponential",
     norm_estimate: NormEstimate = "least_norm",
     safety_factor: float = 3.0,
-    prior: Literal["affine"] | None = None,
+    prior: GivenPrior = None,
+    residual_shares: FloatArray | None = None,
+    selection_runs: int = 400,
     initial_state_noise: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
     n_jobs: int | None = None,
@@ -119,52 +176,31 @@ def select_assumptions(
     norm_estimate : `"least_norm"`, the least norm of a function through the intervals, or `"interpolant"`, the paper's
         Appendix A, which takes the outputs as free of noise and is far larger where they are not; no estimate is below
         that of a bump as high as the noise bound, which could hide in the noise
-    safety_factor : the norm bound is the estimate times this. Where noise limits what can be told, a generous factor
-        widens the boxes little.
+    safety_factor : the norm bound is the estimate times this. What it costs depends on the data: where noise limits
+        what can be told, 3 instead of 1.5 widens boxes by a fifth; with few data or uncertain histories it can double
+        them.
     prior : `"affine"` subtracts an affine function of the arguments, fitted to the runs, before anything else: kernels
-        and norm bounds are then those of the rest
+        and norm bounds are then those of the rest. A function `(history, inputs) -> (n_steps, n_outputs)`, or a
+        `PriorModel` made of one, is taken as it is.
+    residual_shares : (n_steps, n_states)
+        Take the measured histories as the arguments, and bound what they leave open: by so large a share of the worst
+        error of predictions of what was held out. The noise of the sensor counts towards it.
+    selection_runs : kernels are chosen with at most so many runs; norms are estimated from all
     initial_state_noise : how far recorded initial states may be from the true ones, instead of what `runs` say of that
     """
-    if prior not in (None, "affine"):
-        raise InputError(f"prior must be 'affine' or None; got {prior!r}")
-    if norm_estimate not in ("least_norm", "interpolant"):
-        raise InputError(f"norm_estimate must be 'least_norm' or 'interpolant'; got {norm_estimate!r}")
-    family = kernel_family(kernel)
-    runs = runs.with_initial_state_noise(initial_state_noise)
-    noise = runs.initial_state_noise
-    nothing = ((None,) * runs.n_states,) * runs.horizon
-    priors: Sequence[Sequence[Prior]] = nothing if prior is None else fitted_priors(runs)
-    gap = runs.horizon + runs.shape.lead if runs.is_windowed else None
+    settings = Settings(
+        lengthscales, regularisations, folds, per_dimension, kernel, norm_estimate, safety_factor, selection_runs
+    )
+    runs = runs.with_initial_state_noise(0.0 if residual_shares is not None else initial_state_noise)
+    priors = priors_for(prior, runs)
     pairs = [(n, i) for n in range(1, runs.horizon + 1) for i in range(runs.n_states)]
     generators = [None] * len(pairs) if rng is None else rng.spawn(len(pairs))
-
-    def choose(n: int, i: int, generator: np.random.Generator | None) -> _Choice:
-        data, own = _for_models(runs, n, i, noise, priors[n - 1][i]), priors[n - 1][i]
-        candidates = _candidates(lengthscales, data.X)
-        if len(data) < 2:
-            raise InputError("all runs have the same initial state and inputs: nothing can be learned from them")
-        settings: Any = {"folds": min(folds, len(data)), "kernel": family, "gap": gap}
-        again = copy.deepcopy(generator)  # for the same folds
-        errors = cross_validate(data, candidates, regularisations, rng=generator, **settings).errors
-        best = _shortest_good(candidates, errors)
-        model, ridge = family(candidates[best]), float(regularisations[int(np.argmin(errors[best]))])
-        if per_dimension:
-            refined = cross_validate_per_dimension(data, [candidates[best]], regularisations, rng=again, **settings)
-            model, ridge = refined.kernel, refined.regularisation
-        try:
-            estimate, intervals = _estimate(runs, n, i, model, noise, own)
-        except SolverError as error:
-            raise SolverError(f"step {n}, state {runs.state_names[i]}: {error}{runs.caveat}") from None
-        growth = _growth(intervals, model, in_blocks=runs.is_windowed)
-        if norm_estimate == "interpolant":
-            estimate = norm_growth(data.X, data.centre, model).estimate
-        hidden = _hidden(runs, n, i, model)
-        if hidden > estimate.value:
-            estimate = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
-        return _Choice(model, estimate.times(safety_factor), ridge, growth)
-
-    tasks = [(n, i, generator) for (n, i), generator in zip(pairs, generators, strict=True)]
-    found = collect(in_parallel(choose, tasks, n_jobs), len(tasks), progress)
+    shares = np.full((runs.horizon, runs.n_states), np.nan) if residual_shares is None else residual_shares
+    tasks = [
+        (runs, n, i, priors[n - 1][i], settings, shares[n - 1, i], generator)
+        for (n, i), generator in zip(pairs, generators, strict=True)
+    ]
+    found = collect(in_parallel(_choose, tasks, n_jobs), len(tasks), progress)
     by_step = [found[n * runs.n_states : (n + 1) * runs.n_states] for n in range(runs.horizon)]
     selection = Selection(
         kernels=[[choice.kernel for choice in row] for row in by_step],
@@ -173,72 +209,119 @@ def select_assumptions(
         growth=[[choice.growth for choice in row] for row in by_step],
         priors=priors,
         state_names=runs.state_names,
+        residual_bound=None
+        if residual_shares is None
+        else np.array([[choice.disturbance for choice in row] for row in by_step]),
     )
     if selection.doubt:
         warnings.warn(selection.doubt, UnsettledNormWarning, stacklevel=2)
     return selection
 
 
-def _estimate(
-    runs: Trajectories, n: int, i: int, kernel: Kernel, noise: FloatArray, prior: Prior
+def _choose(
+    runs: Trajectories,
+    n: int,
+    i: int,
+    prior: Prior,
+    settings: Settings,
+    share: float,
+    generator: np.random.Generator | None,
+) -> _Choice:
+    """For one step and state."""
+    found = nominal(settings.subset(runs), n, i, prior, settings, generator)
+    kernel, noise = found.kernel, float(runs.noise_bound[n - 1, i])
+    disturbance = float(runs.disturbance_bound[n - 1, i])
+    if not np.isnan(share):
+        disturbance = max(disturbance, residual_bound(found, share, noise))
+    try:
+        estimate, intervals = norm_estimate_of(runs, n, i, found, prior, noise + disturbance)
+    except SolverError as error:
+        raise SolverError(f"step {n}, state {runs.state_names[i]}: {error}{runs.caveat}") from None
+    growth = _growth(intervals, kernel, in_blocks=runs.is_windowed)
+    if settings.norm_estimate == "interpolant":
+        data = _for_models(runs, n, i, prior)
+        estimate = norm_growth(data.X, data.centre, kernel).estimate
+    hidden = (noise + disturbance) / math.sqrt(kernel.variance)
+    if hidden > estimate.value:
+        estimate = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
+    return _Choice(kernel, estimate.times(settings.safety_factor), found.regularisation, growth, disturbance)
+
+
+def nominal(
+    runs: Trajectories,
+    n: int,
+    i: int,
+    prior: Prior,
+    settings: Settings,
+    generator: np.random.Generator | None = None,
+) -> Nominal:
+    """The kernel and the regularisation of one step and state, by cross-validation."""
+    data = _for_models(runs, n, i, prior)
+    if len(data) < 2:
+        raise InputError("all runs have the same initial state and inputs: nothing can be learned from them")
+    candidates, family = _candidates(settings.lengthscales, data.X), kernel_family(settings.kernel)
+    folds: int | Sequence[Fold] = min(settings.folds, len(data))
+    if runs.is_windowed:
+        folds = _blocks(runs, n, settings.folds)
+    common: Any = {"folds": folds, "kernel": family}
+    again = copy.deepcopy(generator)  # for the same folds
+    errors = cross_validate(data, candidates, settings.regularisations, rng=generator, **common).errors
+    best = _shortest_good(candidates, errors)
+    kernel, ridge = family(candidates[best]), float(settings.regularisations[int(np.argmin(errors[best]))])
+    if settings.per_dimension:
+        refined = cross_validate_per_dimension(data, [candidates[best]], settings.regularisations, rng=again, **common)
+        kernel, ridge = refined.kernel, refined.regularisation
+    parts = _blocks(runs, n, settings.folds)
+    return Nominal(kernel, ridge, held_out_errors(data, kernel, ridge, parts))
+
+
+def residual_bound(found: Nominal, share: float, noise: float) -> float:
+    """What measured histories leave open, beyond the noise of the sensor."""
+    return max(0.0, share * float(np.abs(found.errors).max()) - noise)
+
+
+def _blocks(runs: Trajectories, n: int, folds: int) -> list[Fold]:
+    """Folds of distinct arguments whose windows share no sample."""
+    first = np.sort(np.unique(runs.arguments(n), axis=0, return_index=True)[1])
+    reach = runs.horizon + runs.shape.lead if runs.is_windowed else 0
+    return blocks_apart(runs.origins[first], reach, min(folds, len(first)))
+
+
+def norm_estimate_of(
+    runs: Trajectories, n: int, i: int, found: Nominal, prior: Prior, bound: float, *, quickly: bool = False
 ) -> tuple[NormBound, Observations]:
-    """The least norm of a function through the intervals, and the intervals.
+    """The least norm of a function through the intervals of half-width `bound`, and the intervals.
 
-    Where inputs are uncertain, the norm itself widens the intervals: it is the least that needs no more than itself.
+    Where arguments are uncertain, these are widened by what the slopes of the nominal model make of that: an estimate
+    like the rest. `quickly` gives up where doubles lose the least norm.
     """
-    bound, by_norm = measurement_bound(runs, n, i), displacement(kernel, 1.0, noise, n * runs.n_inputs)
-    bound += 0.0 if prior is None else prior.change(noise)
-    data = _for_models(runs, n, i, noise, prior)
-    if by_norm == 0.0:
-        return least_norm_estimate(data, kernel), data
-    gram = Gram(data.X, kernel)
-
-    def widened(norm: float) -> Observations:
-        return step_observations(runs, n, i, bound + norm * by_norm, prior)
-
-    def is_refuted(norm: float) -> bool:
-        try:
-            wide = widened(norm)
-        except ContradictoryDataError:
-            return True
-        return least_norm_along(gram, wide.lower, wide.upper).certified_norm(gram, wide.lower, wide.upper) > norm
-
-    def needed(norm: float) -> float:
-        try:
-            return least_norm_estimate(widened(norm), kernel, in_balls=False).value
-        except (SolverError, ContradictoryDataError):
-            return math.inf
-
-    small = max(_hidden(runs, n, i, kernel), TINY)
-    if (enough := needed(small)) <= small:  # no estimate is below what noise could hide
-        return NormBound(enough, f"least norm through {len(data)} intervals ({enough:.6g})", 1.0), widened(small)
-    low, high = small, max(float(np.abs(data.centre).max()) / math.sqrt(kernel.variance), 2.0 * small)
-    hopeless = _HOPELESS * high
-    while is_refuted(high):
-        low, high = high, 2.0 * high
-    while high - low > 1e-2 * high:
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if is_refuted(middle) else (low, middle)
-    while needed(high) > high:  # rounding had hidden that it is refuted
-        high *= 2.0
-        if high > hopeless:
-            raise SolverError(
-                f"no norm bound up to {high:.3g} was found that the {len(data)} intervals do not refute, though they "
-                "widen with it; raise noise_bound or disturbance_bound, shorten the lengthscale, or take more lags"
-            )
-    text = f"least norm through {len(data)} intervals ({high:.6g}) widened for uncertain initial states"
-    return NormBound(high, text, 1.0), widened(high)
+    data, text = _for_models(runs, n, i, prior), "through"
+    half: FloatArray | float = bound
+    if runs.initial_state_noise.any():
+        model = kernel_ridge(data, found.kernel, found.regularisation)
+        half, text = bound + _by_slopes(model, runs, n, prior), "widened for uncertain initial states, through"
+    intervals = step_observations(runs, n, i, half, prior)
+    if quickly:
+        gram = Gram(intervals.X, found.kernel)
+        solution = least_norm_along(gram, intervals.lower, intervals.upper)
+        if not solution.is_found:
+            raise SolverError("the least norm is lost in rounding")
+        return NormBound(max(solution.norm * (1.0 + 1e-9), TINY), "least norm", 1.0), intervals
+    estimate = least_norm_estimate(intervals, found.kernel)
+    return replace(estimate, provenance=estimate.provenance.replace("through", text, 1)), intervals
 
 
-def _hidden(runs: Trajectories, n: int, i: int, kernel: Kernel) -> float:
-    """The norm of a bump as high as noise and disturbances, which could hide it."""
-    return measurement_bound(runs, n, i) / math.sqrt(kernel.variance)
+def _by_slopes(model: KernelModel, runs: Trajectories, n: int, prior: Prior) -> FloatArray:
+    """How far the value of a model at every recorded argument may be from those at arguments as uncertain as these."""
+    Z, noise = runs.arguments(n), runs.initial_state_noise
+    slopes = np.concatenate([model.gradient(part) for part in np.array_split(Z, len(Z) // 200 + 1)])[:, : len(noise)]
+    own = 0.0 if prior is None else np.array(prior.slopes)[: len(noise)]
+    by_slopes: FloatArray = np.abs(slopes + own) @ noise
+    return by_slopes
 
 
-def _for_models(runs: Trajectories, n: int, i: int, noise: FloatArray, prior: Prior) -> Observations:
-    """As `step_observations`, but outputs at equal inputs may differ by anything where inputs are uncertain."""
-    if not noise.any():
-        return step_observations(runs, n, i, prior=prior)
+def _for_models(runs: Trajectories, n: int, i: int, prior: Prior) -> Observations:
+    """As `step_observations`, but outputs at equal arguments may differ by anything."""
     anything = measurement_bound(runs, n, i) + float(np.ptp(runs.states[:, n, i]))
     return step_observations(runs, n, i, anything, prior)
 

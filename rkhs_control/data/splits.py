@@ -29,6 +29,25 @@ def held_out_windows(n_held: int, origins: IndexArray, horizon: int, rng: np.ran
     return (rest, blocks) if 2 * n_held <= n_windows else (blocks, rest)
 
 
+def blocks_apart(origins: IndexArray, reach: int, folds: int) -> list[tuple[IndexArray, IndexArray]]:
+    """Folds for cross-validation of windows: what is held out, and what is kept because it shares no sample with that.
+
+    Whole recordings make a fold where there are enough of them, and else blocks of neighbours. `reach` is how many
+    steps a window spans, its history included. Where nothing else would be left, what is not held out is kept.
+    """
+    recordings, group = np.unique(origins[:, 0], return_inverse=True)
+    in_order = np.lexsort(origins.T[::-1])
+    held = np.array_split(in_order, min(folds, len(origins)))
+    if len(recordings) >= folds:
+        held = [np.flatnonzero(np.isin(group, part)) for part in np.array_split(np.arange(len(recordings)), folds)]
+    parts = []
+    for rows in held:
+        chosen = np.isin(np.arange(len(origins)), rows)
+        kept = np.flatnonzero(~_touched_by(chosen, origins, reach))
+        parts.append((np.sort(rows), kept if len(kept) >= 2 else np.flatnonzero(~chosen)))
+    return parts
+
+
 def _blocks(n: int, origins: IndexArray, horizon: int, rng: np.random.Generator) -> tuple[Mask, Mask]:
     """Which windows belong to blocks of `n` in all, and which share no sample with those.
 

@@ -68,6 +68,8 @@ class Trajectories:
     histories: FloatArray = None  # type: ignore[assignment]
     shape: Shape = PRESENT
     disturbance_bound: FloatArray = 0.0  # type: ignore[assignment]
+    disturbance_source: str = "given with the runs"
+    """Where the disturbance bound comes from, if it is not zero."""
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
@@ -86,6 +88,7 @@ class Trajectories:
             histories: npt.ArrayLike | None = None,
             shape: Shape = PRESENT,
             disturbance_bound: npt.ArrayLike = 0.0,
+            disturbance_source: str = "given with the runs",
         ) -> None: ...
 
     def __post_init__(self) -> None:

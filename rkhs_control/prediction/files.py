@@ -16,8 +16,9 @@ from ..data.trajectories import Trajectories
 from ..envelopes.methods import METHODS, method_name
 from ..errors import InputError
 from ..kernels.files import kernel_from_dict
+from .by_step import NarrowingTable
 from .narrowing import ROUNDS, Slopes
-from .predictor import MultiStepPredictor, NarrowingTable
+from .predictor import MultiStepPredictor
 
 FORMAT, FORMER = "rkhs_control predictor 3", ("rkhs_control predictor 1", "rkhs_control predictor 2")
 _PARTS = [field.name for field in fields(Slopes)]

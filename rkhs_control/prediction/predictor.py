@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arithmetic.rounding import enlarged, further_out, outwards
+from ..assumptions.formulations import NOTHING_COMPARED, Comparison
 from ..assumptions.intervals import uncertainty
 from ..assumptions.norms import NormBound, estimated_text
 from ..assumptions.priors import AffinePrior, Prior
@@ -26,22 +27,21 @@ from ..envelopes.base import Envelope
 from ..envelopes.optimal import OptimalEnvelope
 from ..errors import InputError
 from ..kernels.base import Kernel
-from ..parallel import Progress, collect, in_parallel
+from ..parallel import Progress, collect, in_parallel, shown_progress
 from .arguments import ArgumentBoxes, SetEnds, SetProof, set_ends
-from .narrowing import ROUNDS, Slopes, UncertainSamples, narrowing_rounds
+from .by_step import (
+    GivenKernels,
+    GivenNorms,
+    GivenPriors,
+    KernelTable,
+    NarrowingTable,
+    NormTable,
+    PriorTable,
+    by_step_and_state,
+    require_slopes,
+)
+from .narrowing import ROUNDS, UncertainSamples, narrowing_rounds
 from .tube import Tube
-
-KernelTable = tuple[tuple[Kernel, ...], ...]
-NormTable = tuple[tuple[NormBound, ...], ...]
-GivenKernels = Kernel | Sequence[Kernel | Sequence[Kernel]]
-"""One for all, one per step, or one per step and state."""
-PriorTable = tuple[tuple[Prior, ...], ...]
-GivenPriors = Prior | Sequence[Prior | Sequence[Prior]]
-"""One for all, one per step, or one per step and state; None is none."""
-GivenNorms = float | NormBound | Sequence[float | NormBound | Sequence[float | NormBound]]
-"""Likewise."""
-NarrowingTable = tuple[tuple[tuple[Slopes, ...], ...], ...]
-"""By step and state, the rounds in which intervals of samples with uncertain arguments were narrowed."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -74,6 +74,8 @@ class MultiStepPredictor:
     priors: PriorTable
     rounds: int
     narrowing: NarrowingTable
+    comparison: Comparison = field(init=False, default=NOTHING_COMPARED)
+    """The formulations that `select` compared."""
     widenings: tuple[tuple[FloatArray, ...], ...] = field(init=False)
     """By step and state: how much wider each interval is because recorded initial states are uncertain."""
     envelopes: tuple[tuple[Envelope, ...], ...] = field(init=False)
@@ -97,7 +99,7 @@ class MultiStepPredictor:
         runs = runs.with_initial_state_noise(initial_state_noise)
         bounds = by_step_and_state(norm_bounds, (float, int, NormBound), "norm_bounds", runs)
         table = by_step_and_state(priors, (AffinePrior, type(None)), "priors", runs)
-        _require_slopes(table, runs)
+        require_slopes(table, runs)
         values = {
             "runs": runs,
             "kernels": by_step_and_state(kernels, Kernel, "kernels", runs),
@@ -136,17 +138,43 @@ class MultiStepPredictor:
         options: dict[str, Any] | None = None,
         initial_state_noise: npt.ArrayLike | None = None,
         rounds: int = ROUNDS,
+        n_jobs: int | None = None,
+        progress: Progress | None = None,
         **settings: Any,
     ) -> MultiStepPredictor:
-        """With kernels and norm bounds chosen by `select_assumptions`, which takes `lengthscales` and `settings`.
+        """With kernels, norm bounds and priors chosen from the runs.
+
+        Without `lengthscales`, what `settings` do not say is compared on held-out blocks (`choose_assumptions`; the
+        table is `comparison` of the predictor). With them, nothing is: `select_assumptions` takes `settings`.
 
         `selection` are the runs to choose with, `runs` by default; other ones make `runs` a test of the choice, which
-        is refused if they refute it. `initial_state_noise` replaces that of both.
+        is refused if they refute it. `initial_state_noise` replaces that of both. Without `progress`, a terminal shows
+        a bar.
         """
+        from .choice import choose_assumptions
+
         runs = runs.with_initial_state_noise(initial_state_noise)
-        source = runs if selection is None else selection
-        chosen = select_assumptions(source, lengthscales, initial_state_noise=initial_state_noise, **settings)
-        return cls(runs, chosen.kernels, chosen.norm_bounds, method, options, priors=chosen.priors)
+        source = runs if selection is None else selection.with_initial_state_noise(initial_state_noise)
+        with shown_progress(progress, "choosing what to assume") as told:
+            common: dict[str, Any] = {"n_jobs": n_jobs, "progress": told, **settings}
+            if lengthscales is None:
+                chosen = choose_assumptions(source, **common)
+            else:
+                chosen = select_assumptions(source, lengthscales, **common)
+        with shown_progress(progress, "narrowing intervals") as told:
+            predictor = cls(
+                chosen.runs_like(runs),
+                chosen.kernels,
+                chosen.norm_bounds,
+                method,
+                options,
+                priors=chosen.priors,
+                rounds=rounds,
+                n_jobs=n_jobs,
+                progress=told,
+            )
+        object.__setattr__(predictor, "comparison", chosen.comparison)
+        return predictor
 
     @property
     def horizon(self) -> int:
@@ -349,28 +377,7 @@ def _box_ends(envelope: Envelope, prior: Prior, boxes: ArgumentBoxes) -> tuple[S
     return set_ends(envelope, prior, boxes, 0), set_ends(envelope, prior, boxes, 1)
 
 
-def _require_slopes(priors: PriorTable, runs: Trajectories) -> None:
-    """Refuse priors of another number of arguments."""
-    for n, row in enumerate(priors, start=1):
-        wanted = runs.n_history + n * runs.n_inputs
-        for prior in row:
-            if prior is not None and len(prior.slopes) != wanted:
-                raise InputError(f"priors[{n - 1}] must have {wanted} slopes; got {len(prior.slopes)}")
-
-
 def _cost_of(proof: SetProof, widening: FloatArray) -> float:
     """What wider intervals cost an end: that much times the weights on them."""
     witness = proof.witness
     return np.nan if witness is None else float(np.abs(witness.weights) @ widening[witness.indices])
-
-
-def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> tuple[tuple[Any, ...], ...]:
-    """One entry per step and state, from one for all, one per step, or one per step and state."""
-    rows = [given] * runs.horizon if isinstance(given, kinds) else list(given)
-    if len(rows) != runs.horizon:
-        raise InputError(f"{name} must be one for all or a list of one per step, {runs.horizon}; got {len(rows)}")
-    table = tuple((row,) * runs.n_states if isinstance(row, kinds) else tuple(row) for row in rows)
-    for n, row in enumerate(table):
-        if len(row) != runs.n_states or not all(isinstance(entry, kinds) for entry in row):
-            raise InputError(f"{name}[{n}] must be one for all states or a list of {runs.n_states}; got {row!r}")
-    return table

@@ -1,0 +1,83 @@
+"""Formulations: what a predictor can be made of, and how they compare on what was held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ..data.arrays import FloatArray
+from ..kernels.families import KernelFamily
+from .priors import GivenPrior
+
+Arguments = Literal["known", "uncertain", "measured"]
+_ARGUMENTS = {
+    "known": "known initial states",
+    "uncertain": "uncertain histories",
+    "measured": "measured histories and a residual bound",
+}
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """One way to state what is assumed."""
+
+    prior: GivenPrior = None
+    arguments: Arguments = "known"
+    """Histories are known, within their noise of what was measured, or what was measured is the argument itself, with
+    an estimated bound on what that leaves open."""
+    kernel: str | KernelFamily = "squared_exponential"
+    per_dimension: bool = False
+
+    def __str__(self) -> str:
+        prior = "no prior" if self.prior is None else f"{self.prior} prior"
+        scales = "per-dimension" if self.per_dimension else "scaled"
+        kernel = self.kernel if isinstance(self.kernel, str) else getattr(self.kernel, "__name__", "kernel")
+        return f"{prior}, {_ARGUMENTS[self.arguments]}, {kernel.replace('_', ' ')}, {scales} lengthscales"
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """How a formulation did on held-out blocks, at some of the steps."""
+
+    formulation: Formulation
+    steps: tuple[int, ...]
+    half_widths: FloatArray
+    """Of boxes on average, as a share of the range of each output, `(n_steps, n_outputs)`; infinite where none fits."""
+    contradicted: int
+    tested: int
+    """Held-out values, of which so many lay outside their box by more than the noise bound."""
+    shares: FloatArray = field(default_factory=lambda: np.full((0, 0), np.nan))
+    """For measured histories, by step and output: the share of the worst held-out error that bounds what they leave."""
+
+    @property
+    def width(self) -> float:
+        """The mean of all half-widths."""
+        return float(self.half_widths.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """All trials, and which formulation was chosen."""
+
+    trials: tuple[Trial, ...] = ()
+    chosen: Formulation | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.trials)
+
+    def __str__(self) -> str:
+        """A table: mean half-widths on held-out blocks as shares of the range, contradictions, the choice."""
+        if not self.trials:
+            return ""
+        steps = ", ".join(map(str, self.trials[0].steps))
+        lines = [f"half-widths of held-out boxes in % of the range, per output at the steps {steps}; contradicted"]
+        for trial in self.trials:
+            columns = "  ".join(" ".join(f"{100 * w:6.1f}" for w in column) for column in trial.half_widths.T)
+            mark = "->" if trial.formulation == self.chosen else "  "
+            lines.append(f"{mark} {columns}   {trial.contradicted} of {trial.tested}   {trial.formulation}")
+        return "\n".join(lines)
+
+
+NOTHING_COMPARED = Comparison()

@@ -1,0 +1,235 @@
+"""The default choice: formulations are compared by the width of boxes on held-out blocks that do not contradict them.
+
+A cross-validated error says which model predicts well, not which assumptions make narrow boxes that hold. So every
+formulation makes boxes for blocks that it has not seen, at a few of the steps. Of those whose boxes nothing
+contradicts, the narrowest is chosen, with one exception: taking measured histories as the arguments rests on a residual
+bound that is estimated, where the noise bound was given. It must be clearly narrower than what needs no such estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ..assumptions.formulations import NOTHING_COMPARED, Arguments, Comparison, Formulation, Trial
+from ..assumptions.priors import GivenPrior, Prior, priors_for
+from ..assumptions.selection import Nominal, Selection, Settings, nominal, norm_estimate_of, residual_bound
+from ..assumptions.selection import select_assumptions as select_one
+from ..data.arrays import FloatArray
+from ..data.splits import blocks_apart
+from ..data.trajectories import Trajectories
+from ..envelopes.optimal import OptimalEnvelope
+from ..errors import RkhsControlError, SolverError
+from ..kernels.families import KernelFamily
+from ..parallel import Progress, collect, in_parallel
+from .arguments import MOST_CORNERS, ArgumentBoxes, set_ends
+from .narrowing import UncertainSamples
+
+RESIDUAL_SHARES = (0.5, 0.7, 0.85, 1.0, 1.25)
+"""Of the worst held-out error, to bound what measured histories leave open."""
+CLEARLY = 1.5
+"""Boxes that rest on an estimated residual bound must be narrower by this factor."""
+_BLOCKS, _QUERIES = 4, 24
+"""How many blocks are held out in turn, and how many boxes are made in each."""
+_HOPELESS = 1e4
+"""A norm beyond this multiple of the outputs makes no useful boxes, and takes long to find that out."""
+
+
+class _Measured(NamedTuple):
+    """One step and state of one formulation: half-widths, contradictions, tests, and the residual share."""
+
+    half_width: float
+    contradicted: int
+    tested: int
+    share: float
+
+
+def choose_assumptions(
+    runs: Trajectories,
+    *,
+    prior: GivenPrior | Literal["choose"] = "choose",
+    arguments: Literal["choose", "uncertain", "measured"] = "choose",
+    kernel: str | KernelFamily | None = None,
+    per_dimension: bool | None = None,
+    safety_factor: float | None = None,
+    rng: np.random.Generator | None = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Selection:
+    """As `select_assumptions`, but what is not said is compared, and `comparison` of the result tells how.
+
+    Parameters
+    ----------
+    prior : `"choose"` compares an affine one with none
+    arguments : how histories that are uncertain are taken
+        `"uncertain"`, anywhere within their noise of what was measured; `"measured"`, as measured, with an estimated
+        bound on what that leaves open. By default both are tried for windows of recordings.
+    kernel, per_dimension : for windows both kinds of lengthscales and a rougher kernel are tried unless one is named
+    safety_factor : 3, and 2 for windows, whose held-out blocks test the choice
+    settings : further ones of `select_assumptions`
+    """
+    if safety_factor is None:
+        safety_factor = 2.0 if runs.is_windowed else 3.0
+    chosen = Settings(
+        kernel=kernel or "squared_exponential",
+        per_dimension=bool(per_dimension),
+        safety_factor=safety_factor,
+        **settings,
+    )
+    ways: tuple[Arguments, ...] = ("known",)
+    if runs.initial_state_noise.any():
+        ways = ("uncertain", "measured") if runs.is_windowed else ("uncertain",)
+        ways = ways if arguments == "choose" else (arguments,)
+    first = [
+        Formulation(own, way, chosen.kernel, chosen.per_dimension)
+        for own in ((None, "affine") if prior == "choose" else (prior,))
+        for way in ways
+    ]
+    chooser = Chooser(runs, chosen, n_jobs, progress)
+    refined = runs.is_windowed and kernel is None and per_dimension is None
+    return chooser.select(first, rng, is_refined=refined)
+
+
+@dataclass(frozen=True, eq=False)
+class Chooser:
+    """Compares formulations on some runs."""
+
+    runs: Trajectories
+    settings: Settings
+    n_jobs: int | None
+    progress: Progress | None
+
+    def select(self, first: list[Formulation], rng: np.random.Generator | None, *, is_refined: bool) -> Selection:
+        """Compare, and choose kernels and norm bounds for the best formulation at every step."""
+        comparison = self.compare(first, is_refined=is_refined)
+        chosen = first[0] if comparison.chosen is None else comparison.chosen
+        shares = None
+        if chosen.arguments == "measured":
+            shares = self._trials([chosen], tuple(range(1, self.runs.horizon + 1)))[0].shares
+        selection = select_one(
+            self.runs,
+            **{**vars(self.settings), "kernel": chosen.kernel, "per_dimension": chosen.per_dimension},
+            prior=chosen.prior,
+            residual_shares=shares,
+            rng=rng,
+            n_jobs=self.n_jobs,
+            progress=self.progress,
+        )
+        return replace(selection, comparison=comparison)
+
+    def compare(self, first: list[Formulation], *, is_refined: bool) -> Comparison:
+        """First priors and arguments; then, for windows, kernels and lengthscales with the best of those."""
+        if len(first) == 1 and not is_refined:
+            return NOTHING_COMPARED
+        steps = tuple(sorted({1, (1 + self.runs.horizon) // 2, self.runs.horizon}))
+        trials = self._trials(first, steps)
+        if is_refined:
+            best = _best(trials).formulation
+            trials += self._trials([replace(best, per_dimension=True), replace(best, kernel="matern52")], steps)
+        return Comparison(tuple(trials), _best(trials).formulation)
+
+    def _trials(self, formulations: Sequence[Formulation], steps: tuple[int, ...]) -> list[Trial]:
+        pairs = [(n, i) for n in steps for i in range(self.runs.n_states)]
+        runs = self.settings.subset(self.runs)
+        tasks = [(runs, n, i, formulation, self.settings) for formulation in formulations for n, i in pairs]
+        found = collect(in_parallel(_measure, tasks, self.n_jobs), len(tasks), self.progress)
+        shape, size = (len(steps), self.runs.n_states), len(pairs)
+        ranges = np.maximum(np.ptp(self.runs.states, axis=(0, 1)), 1e-300)
+        trials = []
+        for k, formulation in enumerate(formulations):
+            own = found[k * size : (k + 1) * size]
+            trials.append(
+                Trial(
+                    formulation,
+                    steps,
+                    np.array([one.half_width for one in own]).reshape(shape) / ranges,
+                    sum(one.contradicted for one in own),
+                    sum(one.tested for one in own),
+                    np.array([one.share for one in own]).reshape(shape),
+                )
+            )
+        return trials
+
+
+def _best(trials: Iterable[Trial]) -> Trial:
+    """The narrowest of those that are contradicted least; one that estimates less counts as narrower than it is."""
+
+    def rank(trial: Trial) -> tuple[float, float]:
+        penalty = CLEARLY if trial.formulation.arguments == "measured" else 1.0
+        return (
+            trial.contradicted / max(trial.tested, 1) if np.isfinite(trial.width) else np.inf,
+            penalty * trial.width,
+        )
+
+    return min(trials, key=rank)
+
+
+def _measure(runs: Trajectories, n: int, i: int, formulation: Formulation, settings: Settings) -> _Measured:
+    """The boxes of one step and state on held-out blocks."""
+    if formulation.arguments == "measured":
+        runs = runs.with_initial_state_noise(0.0)
+    own = replace(settings, kernel=formulation.kernel, per_dimension=formulation.per_dimension)
+    try:
+        found = nominal(runs, n, i, priors_for(formulation.prior, runs)[n - 1][i], own)
+    except RkhsControlError:
+        return _Measured(np.inf, 0, 0, np.nan)
+    if formulation.arguments != "measured":
+        return _on_blocks(runs, n, i, formulation, own, found, np.nan)
+    return min((_on_blocks(runs, n, i, formulation, own, found, share) for share in RESIDUAL_SHARES), key=_worth)
+
+
+def _worth(measured: _Measured) -> tuple[float, float]:
+    return (measured.contradicted / max(measured.tested, 1), measured.half_width)
+
+
+def _on_blocks(
+    runs: Trajectories,
+    n: int,
+    i: int,
+    formulation: Formulation,
+    settings: Settings,
+    found: Nominal,
+    share: float,
+) -> _Measured:
+    noise = float(runs.noise_bound[n - 1, i])
+    disturbance = float(runs.disturbance_bound[n - 1, i])
+    if not np.isnan(share):
+        disturbance = max(disturbance, residual_bound(found, share, noise))
+    table = runs.disturbance_bound.copy()
+    table[n - 1, i] = disturbance
+    runs = replace(runs, disturbance_bound=table)
+    reach = runs.horizon + runs.shape.lead if runs.is_windowed else 0
+    widths, contradicted = [], 0
+    try:
+        for held, kept in blocks_apart(runs.origins, reach, _BLOCKS):
+            part, prior = runs.subset(kept), priors_for(formulation.prior, runs.subset(kept))[n - 1][i]
+            n_corners = 2 ** min(int(np.count_nonzero(runs.initial_state_noise)), MOST_CORNERS)
+            few = held[np.linspace(0, len(held) - 1, min(len(held), max(4, _QUERIES // n_corners))).astype(np.int64)]
+            lower, upper = _boxes(part, n, i, found, prior, settings, runs.subset(few))
+            recorded = runs.states[few, n, i]
+            contradicted += int(((recorded - noise > upper) | (recorded + noise < lower)).sum())
+            widths.append((upper - lower) / 2.0)
+    except RkhsControlError:
+        return _Measured(np.inf, 0, 0, share)
+    all_widths = np.concatenate(widths)
+    return _Measured(float(all_widths.mean()), contradicted, len(all_widths), share)
+
+
+def _boxes(
+    part: Trajectories, n: int, i: int, found: Nominal, prior: Prior, settings: Settings, test: Trajectories
+) -> tuple[FloatArray, FloatArray]:
+    """Of some windows, from others."""
+    bound = float(part.noise_bound[n - 1, i] + part.disturbance_bound[n - 1, i])
+    estimate, intervals = norm_estimate_of(part, n, i, found, prior, bound, quickly=True)
+    if estimate.value > _HOPELESS * float(np.abs(intervals.centre).max() + bound):
+        raise SolverError("a hopelessly large norm")
+    norm = settings.safety_factor * max(estimate.value, bound / float(np.sqrt(found.kernel.variance)))
+    samples = UncertainSamples.of(part, n, i, found.kernel, norm, prior)
+    envelope = OptimalEnvelope(samples.observations(samples.widening(samples.rounds(1))), found.kernel, norm)
+    boxes = ArgumentBoxes(test.arguments(n), part.initial_state_noise)
+    below, above = (set_ends(envelope, prior, boxes, side).values for side in (0, 1))
+    return -below - part.disturbance_bound[n - 1, i], above + part.disturbance_bound[n - 1, i]
