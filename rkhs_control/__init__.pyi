@@ -64,6 +64,7 @@ from .errors import ContradictoryDataError as ContradictoryDataError
 from .errors import FalsifiedNormBoundError as FalsifiedNormBoundError
 from .errors import InputError as InputError
 from .errors import RkhsControlError as RkhsControlError
+from .errors import RowOrderWarning as RowOrderWarning
 from .errors import SolverError as SolverError
 from .errors import UnsettledNormWarning as UnsettledNormWarning
 from .kernels.base import Kernel as Kernel
