@@ -3,6 +3,9 @@
 One line per name, `from .module import Name as Name`.
 """
 
+from .assumptions.diagnosis import diagnose as diagnose
+from .assumptions.findings import Diagnosis as Diagnosis
+from .assumptions.findings import Finding as Finding
 from .assumptions.norms import ConsistencyFrontier as ConsistencyFrontier
 from .assumptions.norms import NormBound as NormBound
 from .assumptions.norms import consistency_frontier as consistency_frontier
