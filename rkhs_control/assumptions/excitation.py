@@ -57,7 +57,7 @@ def held(name: str, runs: Trajectories, j: int) -> Iterator[Finding]:
 def little_excitation(name: str, runs: Trajectories, j: int, parts: Sequence[Stretch]) -> Iterator[Finding]:
     """Windows of a recording in which an input changes a few times only."""
     n_changes = sum(int((np.diff(part.inputs[:, j]) != 0.0).sum()) for part in parts)
-    if not runs.is_windowed or n_changes >= FEW_CHANGES:
+    if not runs.is_windowed or not 0 < n_changes < FEW_CHANGES:
         return
     inputs = runs.inputs[:, :, j]
     calm = float((inputs == inputs[:, :1]).all(axis=1).mean())

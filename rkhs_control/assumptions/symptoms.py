@@ -71,7 +71,8 @@ def of_columns(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding
             yield from noise_against_signal(name, levels, float(noise[j]))
             unexplained = float(noise[j] + runs.disturbance_bound[:, j].max())
             signals = [(part, part.outputs[:, j]) for part in parts]
-            yield from outliers(name, signals, unexplained, runs.shape.every)
+            if len(levels.values) > FEW_LEVELS:
+                yield from outliers(name, signals, unexplained, runs.shape.every)
             yield from scatter(name, signals, unexplained)
     for j, name in enumerate(runs.input_names):
         yield from unused(name, Levels.of(inputs[:, j]), is_input=True)

@@ -36,8 +36,9 @@ app = typer.Typer(
     help="Will this planned input sequence keep the real plant within its limits? Answers from recorded data.",
     epilog="Start with `rkhs-control run cstr`. For your own data: `rkhs-control example my_plant` writes a scenario, "
     "recorded runs and a plan to start from; then `rkhs-control certify my_plant/scenario.toml --plan "
-    "my_plant/plan.csv`; `doctor` looks at data of your own first.\n\nExit codes: 0 certified, 2 undecided, 3 refuted, 1 error, or a study that does not come "
-    "out as it should, 130 interrupted; `verify` has its own: 0 accepted, 1 rejected, 4 unreadable.",
+    "my_plant/plan.csv`.\n\nExit codes: 0 certified, 2 undecided, 3 refuted, 1 error, or a study that does not come "
+    "out as it should, 130 interrupted; `verify` has its own: 0 accepted, 1 rejected, 4 unreadable; `doctor`: 0 no "
+    "problems, 1 some.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -328,7 +329,7 @@ def main(arguments: list[str] | None = None) -> None:
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=RowOrderWarning)
-        warnings.showwarning = _show_warning
+        warnings.showwarning = lambda message, *place, **more: _show_note(str(message))
         raise SystemExit(_exit_code(arguments))
 
 
@@ -350,9 +351,9 @@ def _exit_code(arguments: list[str] | None) -> int:
     return code or 0
 
 
-def _show_warning(message: Warning | str, *where: Any) -> None:
-    """In one line, without the place in the code."""
-    Console(stderr=True).print(f"[yellow]note:[/yellow] {escape(str(message))}", highlight=False, soft_wrap=True)
+def _show_note(message: str) -> None:
+    """A warning in one line, without its place in the code."""
+    Console(stderr=True).print(f"[yellow]note:[/yellow] {escape(message)}", highlight=False, soft_wrap=True)
 
 
 def _require_folder(file: Path | None) -> None:
