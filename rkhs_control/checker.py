@@ -969,7 +969,10 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
         if len(cells) != len(columns):
             raise ValueError(f"row {line} has {len(cells)} cells for {len(columns)} columns")
         by_run.setdefault("" if which is None else cells[which], []).append((line, cells))
-    _write_points([cells for run in by_run.values() for _, cells in run], set(places.values()))
+    texts = [cells for run in by_run.values() for _, cells in run]
+    _write_points(texts, set(places.values()))
+    if clock == "time" and len({_seconds(cells[places[clock]]) is None for cells in texts}) > 1:
+        raise ValueError("times are dates in some rows only")
 
     def numbers(row: tuple[int, list[str]], names: list[str]) -> State:
         line, cells = row
@@ -985,11 +988,6 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
         date = _seconds(row[1][places[clock]]) if clock == "time" else None
         return numbers(row, [clock])[0] if date is None else date
 
-    if (
-        clock == "time"
-        and len({_seconds(cells[places[clock]]) is None for run in by_run.values() for _, cells in run}) > 1
-    ):
-        raise ValueError("times are dates in some rows only")
     runs, spacing = [], None
     for run in by_run.values():
         if has_clock:

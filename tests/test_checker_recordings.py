@@ -103,6 +103,24 @@ def test_both_readers_agree_on_random_notations(rng):
     assert refused < 100
 
 
+def test_whatever_is_read_of_damaged_logs_is_read_alike(tmp_path, rng):
+    file, n_read = tmp_path / "log.csv", 0
+    for _ in range(1000):
+        text = np.array(list(LOGS[rng.choice(list(LOGS))]))
+        text[rng.integers(len(text), size=rng.integers(1, 4))] = rng.choice(list("0159,;.\t -+:TZe\n"))
+        file.write_bytes("".join(text).encode())
+        try:
+            runs = read(file, horizon=1)
+        except rc.InputError:
+            continue
+        n_read += 1
+        found = checker._csv_runs("".join(text), **COLUMNS)
+        states = [state for states, _ in found for state in states[:-1]]
+        np.testing.assert_array_equal(states, runs.states[:, 0])
+        np.testing.assert_array_equal([u for _, inputs in found for u in inputs], runs.inputs[:, 0])
+    assert n_read > 100
+
+
 def test_a_certificate_from_a_log_with_dates_and_decimal_commas_is_accepted(tmp_path, rng):
     _, measured, torques = swings(rng, 60, 0.01)
     rows = [

@@ -98,7 +98,7 @@ def _outside(name: str, recorded: FloatArray, planned: list[FloatArray], names: 
     guess = unit_guess(value, lower, upper)
     severity: Severity = "problem" if guess or share > FAR else "note" if share <= CLOSE else "warning"
     n_others = sum(bool((other > 0.0).any()) for other in beyond) - 1
-    others = f" (as {n_others} other plans are)" if n_others else ""
+    others = f" ({n_others} of the other plans as well)" if n_others else ""
     where = f" in plan {names[worst]}" if len(names) > 1 else ""
     cure = "check the unit" if guess else "plan within what was recorded, or record runs there"
     yield Finding(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..errors import InputError
+
 Severity = Literal["problem", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("problem", "warning", "note")
 
@@ -18,6 +20,10 @@ class Finding:
     subject: str
     """The output, input or plan that it is about."""
     text: str
+
+    def __post_init__(self) -> None:
+        if self.severity not in SEVERITIES:
+            raise InputError(f"severity must be one of {', '.join(SEVERITIES)}; got {self.severity!r}")
 
     def __str__(self) -> str:
         """In one line."""

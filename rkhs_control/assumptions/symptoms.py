@@ -163,7 +163,8 @@ def coarse(name: str, levels: Levels, noise_bound: float) -> Iterator[Finding]:
         )
     gaps = np.diff(levels.values)
     step = float(gaps.min())
-    is_grid = bool((np.abs(gaps / step - np.round(gaps / step)) < ON_GRID).all())
+    with np.errstate(over="ignore", invalid="ignore"):  # values of wild scales are no grid
+        is_grid = bool((np.abs(gaps / step - np.round(gaps / step)) < ON_GRID).all())
     if is_grid and noise_bound < 0.499 * step:
         yield Finding(
             "problem",

@@ -45,6 +45,8 @@ def with_points(source: str, rows: Sequence[RunRow], columns: Sequence[str]) -> 
     Commas count as decimal ones if some number shows it: `1,234` alone could be a thousand. Numbers with points beside
     them are refused: one of the two marks would be something else.
     """
+    if not any("," in row.cells[column] for row in rows for column in columns):
+        return list(rows)
     found = [
         (number[1], row, column)
         for row in rows
@@ -52,7 +54,7 @@ def with_points(source: str, rows: Sequence[RunRow], columns: Sequence[str]) -> 
         if (number := _NUMBER.fullmatch(row.cells[column])) is not None
     ]
     commas = [(row, column) for mark, row, column in found if mark == ","]
-    if not commas:
+    if not commas:  # words with commas
         return list(rows)
     row, column = commas[0]
     text = row.cells[column]

@@ -8,6 +8,7 @@ from problems import REFERENCE
 
 import rkhs_control as rc
 from rkhs_control.assumptions.diagnosis import unit_guess
+from rkhs_control.assumptions.symptoms import stretches
 
 RECORDINGS = REFERENCE.parent / "recordings"
 
@@ -56,13 +57,15 @@ def test_a_diagnosis_is_one_line_per_finding_the_worst_first():
     assert diagnosis.has_problems
     assert [found.subject for found in diagnosis.of("warning", "note")] == ["c", "a"]
     assert not rc.Diagnosis(diagnosis.of("warning", "note")).has_problems
+    with pytest.raises(rc.InputError, match="severity must be one of problem, warning, note; got 'error'"):
+        rc.Finding("error", "a", "A.")
 
 
 def test_samples_that_windows_share_count_once():
     outputs, pump = recording(60)
     for stride in (1, 2, 5, 7):
         runs = windows(outputs, pump, stride=stride)
-        parts = rc.assumptions.symptoms.stretches(runs)
+        parts = stretches(runs)
         seen = np.unique((runs.origins[:, 1:] + np.arange(5)).ravel())
         for part in parts:
             np.testing.assert_array_equal(part.outputs, outputs[part.first : part.first + len(part.outputs)])
@@ -160,6 +163,12 @@ def test_noise_bounds_are_compared_with_the_scatter_where_inputs_are_held():
     assert findings(windows(*recording(hold=12), noise_bound=[0.01, 0.002], disturbance_bound=0.01)) == {}
 
 
+def test_wild_scales_are_looked_at_without_a_fuss():
+    outputs, pump = recording()
+    outputs[:, 1] = np.geomspace(5e-324, 1e50, 601)
+    rc.diagnose(windows(outputs, pump, noise_bound=[0.01, 1e-300]))
+
+
 # ---- how many
 
 
@@ -253,7 +262,7 @@ def test_several_plans_are_counted_and_named():
     plans = rc.Plans(("calm", "bold", "bolder"), [runs.histories[3]] * 3, inputs)
     text = findings(runs, plans)["problem", "pump"]
     assert " in plan bolder is outside the recorded" in text
-    assert "(as 1 other plans are)" in text
+    assert "(1 of the other plans as well)" in text
     assert findings(runs, (runs.histories[:2], runs.inputs[:2])) == {}
 
 
