@@ -81,8 +81,9 @@ def too_few(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:
         yield Finding(
             "problem" if n_runs <= n_dims else "warning",
             "runs",
-            f"{n_runs} {runs.kind} are few for the {n_dims} numbers that the last step depends on ({arguments}): not "
-            f"even an affine function is known from {n_dims} of them; {cure}",
+            f"{n_dims} numbers that the last step depends on ({arguments}) are many for {n_runs} "
+            f"{runs.kind if n_runs > 1 else runs.kind[:-1]}: not even an affine function is known from {n_dims} of "
+            f"them; {cure}",
         )
     elif runs.is_windowed and n_apart <= n_dims:
         yield Finding(

@@ -180,8 +180,8 @@ def test_too_few_runs_for_the_dimension_are_counted():
         found = {key: text for key, text in findings(runs).items() if key[1] == "runs"}
         assert found.keys() == ({(severity, "runs")} if severity else set())
         if severity:
-            assert f"{n_runs} runs are few for the 6 numbers" in found[severity, "runs"]
-            assert "(2 at the start and 4 x 1 inputs)" in found[severity, "runs"]
+            said = "6 numbers that the last step depends on (2 at the start and 4 x 1 inputs) are many for"
+            assert f"{said} {n_runs} runs: " in found[severity, "runs"]
 
 
 def test_windows_that_share_their_samples_count_for_less():
