@@ -3,6 +3,11 @@
 One line per name, `from .module import Name as Name`.
 """
 
+from .assumptions.diagnosis import diagnose as diagnose
+from .assumptions.findings import Diagnosis as Diagnosis
+from .assumptions.findings import Finding as Finding
+from .assumptions.formulations import Comparison as Comparison
+from .assumptions.formulations import Formulation as Formulation
 from .assumptions.noise import NoiseProposal as NoiseProposal
 from .assumptions.noise import propose_noise_bound as propose_noise_bound
 from .assumptions.norms import ConsistencyFrontier as ConsistencyFrontier
@@ -69,6 +74,7 @@ from .errors import ContradictoryDataError as ContradictoryDataError
 from .errors import FalsifiedNormBoundError as FalsifiedNormBoundError
 from .errors import InputError as InputError
 from .errors import RkhsControlError as RkhsControlError
+from .errors import RowOrderWarning as RowOrderWarning
 from .errors import SolverError as SolverError
 from .errors import UnsettledNormWarning as UnsettledNormWarning
 from .kernels.base import Kernel as Kernel
@@ -83,6 +89,7 @@ from .kernels.radial import Matern52 as Matern52
 from .kernels.radial import Radial as Radial
 from .kernels.radial import RationalQuadratic as RationalQuadratic
 from .kernels.radial import SquaredExponential as SquaredExponential
+from .prediction.choice import choose_assumptions as choose_assumptions
 from .prediction.files import load_predictor as load_predictor
 from .prediction.files import save_predictor as save_predictor
 from .prediction.predictor import MultiStepPredictor as MultiStepPredictor

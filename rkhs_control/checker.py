@@ -45,6 +45,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise, product
@@ -1303,13 +1304,20 @@ def _require_hash(name: str, is_right: bool) -> None:
 
 
 def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs:
-    """One row per instant; inputs of the last instant of a run are not read."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    """One row per instant; inputs of the last instant of a run are not read.
+
+    Columns are separated by commas, or by semicolons or tabs where the header has none. Without a clock and names of
+    runs, rows are one run in their order.
+    """
+    header = re.split("[\r\n]", text.lstrip(), maxsplit=1)[0]
+    mark = "," if "," in header else ";" if ";" in header else "\t" if "\t" in header else ","
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=mark)
     rows = ((reader.line_num, [" ".join(cell.split()) for cell in cells]) for cells in reader)
     rows = ((line, cells) for line, cells in rows if any(cells))
     _, columns = next(rows, (0, []))
     clock = "time" if "time" in columns else "step"
-    wanted = {name: " ".join(name.split()) for name in (*state_names, *input_names, clock)}
+    has_clock = clock in columns or "trajectory" in columns
+    wanted = {name: " ".join(name.split()) for name in (*state_names, *input_names, *([clock] if has_clock else []))}
     places = {}
     for name, column in wanted.items():
         if columns.count(column) != 1:
@@ -1321,6 +1329,10 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
         if len(cells) != len(columns):
             raise ValueError(f"row {line} has {len(cells)} cells for {len(columns)} columns")
         by_run.setdefault("" if which is None else cells[which], []).append((line, cells))
+    texts = [cells for run in by_run.values() for _, cells in run]
+    _write_points(texts, set(places.values()))
+    if clock == "time" and len({_seconds(cells[places[clock]]) is None for cells in texts}) > 1:
+        raise ValueError("times are dates in some rows only")
 
     def numbers(row: tuple[int, list[str]], names: list[str]) -> State:
         line, cells = row
@@ -1332,16 +1344,50 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
             raise ValueError(f"row {line} holds something else than finite numbers")
         return values
 
+    def instant(row: tuple[int, list[str]]) -> float | Fraction:
+        date = _seconds(row[1][places[clock]]) if clock == "time" else None
+        return numbers(row, [clock])[0] if date is None else date
+
     runs, spacing = [], None
     for run in by_run.values():
-        run.sort(key=lambda row: numbers(row, [clock]))
-        for before, after in pairwise(numbers(row, [clock])[0] for row in run):
-            spacing = (1.0 if clock == "step" else after - before) if spacing is None else spacing
+        if has_clock:
+            run.sort(key=instant)
+        for before, after in pairwise(map(instant, run) if has_clock else range(len(run))):
+            spacing = (1.0 if clock == "step" else float(after - before)) if spacing is None else spacing
             if not abs(after - before - spacing) <= 0.003 * spacing:
-                raise ValueError(f"{clock} goes from {before:g} to {after:g}, where steps of {spacing:g} are expected")
+                times = f"{float(before):g} to {float(after):g}"
+                raise ValueError(f"{clock} goes from {times}, where steps of {spacing:g} are expected")
         states = [numbers(row, state_names) for row in run]
         runs.append((states, [numbers(row, input_names) for row in run[:-1]]))
     return runs
+
+
+def _write_points(rows: list[list[str]], places: set[int]) -> None:
+    """Where decimals have commas, give them points; refused unless it is plain that the commas are decimal ones."""
+    commas, is_plain, has_points = [], False, False
+    for cells in rows:
+        for place in places:
+            found = re.fullmatch(r"[+-]?([0-9]*)([.,])([0-9]*)([eE][+-]?[0-9]+)?", cells[place])
+            if found and found[2] == ",":
+                commas.append((cells, place))
+                grouped = 1 <= len(found[1]) <= 3 and found[1][0] != "0" and len(found[3]) == 3 and not found[4]
+                is_plain = is_plain or not grouped
+            has_points = has_points or (found is not None and found[2] == ".")
+    if commas and (has_points or not is_plain):
+        raise ValueError("numbers have commas that may not be decimal ones")
+    for cells, place in commas:
+        cells[place] = cells[place].replace(",", ".")
+
+
+def _seconds(text: str) -> Fraction | None:
+    """The instant of an ISO date such as 2024-05-01T12:00:03.5+02:00; fractions of a second to any digit."""
+    date, time, zone = r"(\d{4}-\d\d-\d\d)", r"(\d\d:\d\d)(?::(\d\d)(?:[.,](\d+))?)?", r"(Z|[+-]\d\d(?::?\d\d)?)"
+    found = re.fullmatch(f"{date}(?:[T ]{time} ?{zone}?)?", text)
+    if found is None:
+        return None
+    moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}:{found[3] or '00'}{found[5] or 'Z'}")
+    whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    return whole + Fraction(int(found[4] or 0), 10 ** len(found[4] or ""))
 
 
 def _npz_recordings(name: str, raw: bytes, is_file: bool, content: dict[str, Any], work: Work) -> Recordings:

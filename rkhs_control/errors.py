@@ -25,3 +25,7 @@ class SolverError(RkhsControlError, RuntimeError):
 
 class UnsettledNormWarning(UserWarning):
     """A norm estimate still grows with the data: the plant has not shown all that it does, or fits no such kernel."""
+
+
+class RowOrderWarning(UserWarning):
+    """A recording without a clock is read as one run in the order of its rows: nothing tells whether some are lost."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from ..assumptions.diagnosis import diagnose
+from ..assumptions.findings import Diagnosis
 from ..certificates.certificate import Verdict
 from ..errors import InputError
 from .material import Material, Source, Work, gather
@@ -82,10 +84,29 @@ def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
     return StudyResult(task, tuple(run(task) for run in prepared))
 
 
-def certify_file(scenario: Scenario, folder: Path, plan_file: Path, work: Work) -> StudyResult:
-    """The plans in a file, and nothing else of what the scenario asks for."""
+def certify_file(
+    scenario: Scenario,
+    folder: Path,
+    plan_file: Path,
+    work: Work,
+    heed: Callable[[Diagnosis], None] = lambda diagnosis: None,
+) -> StudyResult:
+    """The plans in a file, and nothing else of what the scenario asks for; `heed` is told of doubts before the work."""
     source = Source.of(scenario, folder)
     pairs = phase_pairs(scenario.settings(PlansSettings) or PlansSettings(), source.state_names)
     plans = plans_in(plan_file, source)
+    if source.recorded is not None:
+        heed(diagnose(source.recorded, plans, source.limits))
     task = Task(scenario, gather(scenario, source, work), work)
     return StudyResult(task, (PlansOutcome(task, judge(plans, task), pairs),))
+
+
+def diagnose_scenario(scenario: Scenario, folder: Path, plan_file: Path | None = None) -> Diagnosis:
+    """What stands out in its recorded runs and limits, and in the plans of a file or those that it names."""
+    source = Source.of(scenario, folder)
+    if source.recorded is None:
+        raise InputError("the scenario simulates its plant: there are no recordings to look at, [data] would name them")
+    if plan_file is None and scenario.plan is not None:
+        plan_file = folder / scenario.plan
+    plans = None if plan_file is None else plans_in(plan_file, source)
+    return diagnose(source.recorded, plans, source.limits)

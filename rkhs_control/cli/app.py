@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,9 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from .. import __version__
-from ..errors import InputError, RkhsControlError
+from ..errors import InputError, RkhsControlError, RowOrderWarning
+from .doctor import doctor, show_doubts
+from .options import Set, parsed
 
 
 class _Commands(TyperGroup):
@@ -35,7 +37,8 @@ app = typer.Typer(
     epilog="Start with `rkhs-control run cstr`. For your own data: `rkhs-control example my_plant` writes a scenario, "
     "recorded runs and a plan to start from; then `rkhs-control certify my_plant/scenario.toml --plan "
     "my_plant/plan.csv`.\n\nExit codes: 0 certified, 2 undecided, 3 refuted, 1 error, or a study that does not come "
-    "out as it should, 130 interrupted; `verify` has its own: 0 accepted, 1 rejected, 4 unreadable.",
+    "out as it should, 130 interrupted; `verify` has its own: 0 accepted, 1 rejected, 4 unreadable; `doctor`: 0 no "
+    "problems, 1 some.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -51,10 +54,6 @@ Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder for the results; results/NAME by default.", file_okay=False)
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Of the random numbers, instead of the scenario's.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a key of the scenario: --set 'limits.states.c_A=[1.0, 2.7]'. Repeatable."),
-]
 
 
 def _print_version(wanted: bool) -> None:
@@ -124,7 +123,7 @@ def run(
         if changes:
             raise InputError(f"{scenario} is an experiment of the paper: it has no keys to set")
         raise typer.Exit(show_paper(paper_study(scenario), 1 if seed is None else seed, jobs, folder))
-    loaded, base = load_scenario(scenario, _parsed(changes), STUDIES)
+    loaded, base = load_scenario(scenario, parsed(changes), STUDIES)
     raise typer.Exit(
         show_study(lambda work: run_study(loaded, base, work), loaded.seed if seed is None else seed, jobs, folder)
     )
@@ -148,7 +147,8 @@ def certify(
 ) -> None:
     """Certify the plans in a file against the data and limits of a scenario.
 
-    Exit code 0 if all are certified, 3 if any is refuted, else 2; 1 is an error, and then nothing is written.
+    What `doctor` finds doubtful is said first. Exit code 0 if all are certified, 3 if any is refuted, else 2; 1 is an
+    error, and then nothing is written.
     """
     from ..scenarios.paper import STUDIES
     from ..scenarios.results import ResultFolder
@@ -159,9 +159,12 @@ def certify(
     if scenario in STUDIES:
         raise InputError(f"{scenario} is an experiment of the paper, without data that a plan could be certified with")
     folder = ResultFolder.of(scenario, out)
-    loaded, base = load_scenario(scenario, _parsed(changes))
+    loaded, base = load_scenario(scenario, parsed(changes))
     seed = loaded.seed if seed is None else seed
-    raise typer.Exit(show_study(lambda work: certify_file(loaded, base, plan, work), seed, jobs, folder))
+    raise typer.Exit(show_study(lambda work: certify_file(loaded, base, plan, work, show_doubts), seed, jobs, folder))
+
+
+app.command()(doctor)
 
 
 @app.command()
@@ -324,6 +327,13 @@ def main(arguments: list[str] | None = None) -> None:
     # Processes share the work; threads inside the linear algebra would only wait for each other.
     for library in ("OPENBLAS", "MKL", "OMP"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=RowOrderWarning)
+        warnings.showwarning = lambda message, *place, **more: _show_note(str(message))
+        raise SystemExit(_exit_code(arguments))
+
+
+def _exit_code(arguments: list[str] | None) -> int:
     usage_error: Any = typer.BadParameter.__base__
     try:
         code = app(arguments, prog_name="rkhs-control", standalone_mode=False)
@@ -338,7 +348,12 @@ def main(arguments: list[str] | None = None) -> None:
         message = "interrupted; nothing was written" if code == INTERRUPTED else ""
     if message:
         Console(stderr=True).print(f"[red]error:[/red] {escape(message)}", highlight=False, soft_wrap=True)
-    raise SystemExit(code or 0)
+    return code or 0
+
+
+def _show_note(message: str) -> None:
+    """A warning in one line, without its place in the code."""
+    Console(stderr=True).print(f"[yellow]note:[/yellow] {escape(message)}", highlight=False, soft_wrap=True)
 
 
 def _require_folder(file: Path | None) -> None:
@@ -350,17 +365,3 @@ def _keep(content: Any, file: Path | None, screen: Console) -> None:
     if file is not None:
         file.write_text(json.dumps(content, indent=2) + "\n")
         screen.print(f"kept in {file}")
-
-
-def _parsed(changes: list[str] | None) -> dict[str, Any]:
-    """`key=value` with values as in TOML; a bare word is a text."""
-    parsed = {}
-    for change in changes or []:
-        key, separator, text = change.partition("=")
-        if not separator or not key.strip():
-            raise InputError(f"--set takes key=value, such as 'limits.states.c_A=[1.0, 2.7]'; got {change!r}")
-        try:
-            parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            parsed[key.strip()] = text.strip()
-    return parsed

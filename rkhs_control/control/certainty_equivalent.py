@@ -23,7 +23,8 @@ from ..data.trajectories import Trajectories
 from ..errors import InputError
 from ..kernels.base import Kernel
 from ..parallel import Progress, in_parallel
-from ..prediction.predictor import GivenPriors, MultiStepPredictor, by_step_and_state
+from ..prediction.by_step import GivenPriors, by_step_and_state
+from ..prediction.predictor import MultiStepPredictor
 
 _PLANS_PER_TASK = 20
 

@@ -1,8 +1,9 @@
 """Trajectories in files: CSV in long form, NPZ, MAT (v5, and v7.3 through HDF5) and HDF5, told apart by their ending.
 
 CSV holds what was recorded and nothing else, one row per instant: the columns `trajectory` (which one run does
-without), `time` (in seconds) or `step`, the states and the inputs, which are not read at the last instant of a run. The
-other formats hold every field of `Trajectories`.
+without), `time` (in seconds, or ISO dates) or `step`, the states and the inputs, which are not read at the last instant
+of a run. Columns may be separated by semicolons or tabs, and decimals have commas. The other formats hold every field
+of `Trajectories`.
 
 Planned inputs are CSV files of the same form; of their states only the first is read.
 
@@ -48,7 +49,8 @@ def load_trajectories(
     """Read a file in the format of its ending.
 
     A CSV file needs `state_names` and `input_names`, the columns to read, and `noise_bound`. Where it has times they
-    must be evenly spaced, by `sampling_time` if that is given. `horizon` cuts the runs into windows of so many steps,
+    must be evenly spaced, by `sampling_time` if that is given; where it has no clock at all, its rows are one run in
+    their order, and a `RowOrderWarning` says so. `horizon` cuts the runs into windows of so many steps,
     one every `stride` steps. These begin with measured states, which are uncertain by the noise bound unless
     `initial_state_noise` says otherwise; the initial states of whole runs are taken as known unless it does.
 

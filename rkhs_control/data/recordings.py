@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, RowOrderWarning
 from .arrays import FloatArray
 from .tables import RunTable, bounds_of_decimals
 from .trajectories import Trajectories
@@ -30,6 +31,8 @@ def trajectories_of(table: RunTable, *, horizon: int | None, stride: int, fields
     """
     state_names, input_names = fields["state_names"], fields["input_names"]
     shape = shape_of(fields, horizon)
+    if table.note:
+        warnings.warn(table.note, RowOrderWarning, stacklevel=3)
     recordings = [_recording(table, name, state_names, input_names) for name in table.runs]
     bounds = bounds_as_read(fields, [table.rounding(name) for name in state_names])
     named = {**fields, **bounds}

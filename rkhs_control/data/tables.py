@@ -15,7 +15,8 @@ from fractions import Fraction
 from itertools import pairwise
 from math import isfinite, ulp
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import median_low
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,10 @@ from ..arithmetic.rounding import fraction_up
 from ..errors import InputError
 from .arrays import LARGEST, FloatArray, as_floats, positive
 from .fields import nearest
+from .notation import RunRow, iso_instants, iso_time, separator_of, with_points
+
+_Runs = dict[str, dict[Decimal, RunRow]]
+"""The rows of every run by their instants."""
 
 
 def write_rows(path: Path, state_names: Sequence[str], input_names: Sequence[str], rows: Iterable[list[Any]]) -> None:
@@ -32,13 +37,6 @@ def write_rows(path: Path, state_names: Sequence[str], input_names: Sequence[str
         writer = csv.writer(stream)
         writer.writerow(["trajectory", "step", *state_names, *input_names])
         writer.writerows(rows)
-
-
-class RunRow(NamedTuple):
-    """What one row holds, as text, by column; `line` is how messages call it."""
-
-    line: int
-    cells: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,8 @@ class RunTable:
     runs: dict[str, list[RunRow]]
     sampling_time: float | None
     """Where there are times."""
+    note: str = ""
+    """What was taken for granted in reading it, if anything."""
 
     def numbers(self, rows: list[RunRow], columns: Sequence[str]) -> FloatArray:
         """The numbers of some rows, `(n_rows, n_columns)`."""
@@ -98,12 +98,14 @@ def _is_double(text: str) -> bool:
 def read_table(
     path: Path, wanted: Sequence[str], *, kinds: Sequence[str] = ("trajectory",), sampling_time: float | None = None
 ) -> RunTable:
-    """The table in a CSV file."""
+    """The table in a CSV file; one that tells neither instants nor runs is one run, in the order of its rows."""
     records = list(_records(path))
     if not records:
         raise InputError(f"{path}: the file is empty")
     (header, columns), rows = records[0], records[1:]
-    where = f"{path}, row {header}"
+    where, named = f"{path}, row {header}", set(map(one_line, columns))
+    if not named & {*kinds, "time", "step"}:
+        return _in_row_order(str(path), columns, rows, wanted, header=where, kind=kinds[0])
     return table_of(str(path), columns, rows, wanted, header=where, kinds=kinds, sampling_time=sampling_time)
 
 
@@ -131,8 +133,8 @@ def table_of(
     kinds : sequence of str
         Columns that may tell runs apart, the first that there is counts; if there is none, all rows are of one run.
     clock : str, optional
-        The column that orders the rows of a run: `step` counts them, any other holds seconds. By default it is `time`,
-        or else `step`.
+        The column that orders the rows of a run: `step` counts them, any other holds seconds or ISO dates. By default
+        it is `time`, or else `step`.
     sampling_time : float, optional
         By which times must be apart; by default the spacing of the first two.
     """
@@ -141,37 +143,99 @@ def table_of(
     clock = _clock(header, columns) if clock is None else one_line(clock)
     keys = [kind, clock] if kind in columns else [clock]
     _require_columns(header, columns, [*keys, *map(one_line, wanted)])
-    runs = _runs(source, [RunRow(line, _cells(source, line, columns, cells)) for line, cells in records], kind, clock)
+    rows = [RunRow(line, _cells(source, line, columns, cells)) for line, cells in records]
+    rows = with_points(source, rows, [*map(one_line, wanted), *([] if clock == "step" else [clock])])
+    runs = _runs(source, rows, kind, clock)
     spacing = _spacing(runs, clock, sampling_time)
     for name, run in runs.items():
         for before, after in pairwise(run):
             if abs(after - before - spacing) > spacing / 1000:
+                ends = [_said(run[instant], clock, instant) for instant in (before, after)]
                 raise InputError(
-                    f"{source}, row {run[after].line}: {kind} {name} goes from {clock} {before} to {after} "
-                    f"where a spacing of {spacing} is expected; "
-                    f"at a gap, give the rows after it another name in the column {kind!r}"
+                    f"{source}, row {run[after].line}: {kind} {name} goes from {clock} {ends[0]} to {ends[1]} "
+                    f"where a spacing of {spacing} is expected; {_cure(runs, spacing, after - before, kind, clock)}"
                 )
     in_order = {name: list(run.values()) for name, run in runs.items()}
     return RunTable(source, kind, in_order, None if clock == "step" else float(spacing))
 
 
+def _cure(runs: _Runs, spacing: Decimal, found: Decimal, kind: str, clock: str) -> str:
+    """What to do about instants that are not evenly spaced: at a gap, or where a clock jitters."""
+    if clock == "step" or 2 * abs(found - spacing) >= spacing:
+        return f"at a gap, give the rows after it another name in the column {kind!r}"
+    pairs = [(after - before, run[after].line) for run in runs.values() for before, after in pairwise(run)]
+    jitters = [(abs(apart - spacing) / spacing, line) for apart, line in pairs if 2 * abs(apart - spacing) < spacing]
+    worst, line = max(jitters)
+    here, there = (f"{float(100 * share):.2g} %" for share in (abs(found - spacing) / spacing, worst))
+    return (
+        f"that is a jitter of {here}, and the largest is {there} in row {line}: resample the recording at "
+        "even times, or, if the plant was sampled evenly and only the clock was "
+        f"read late, put a column 'step' (0, 1, 2, ...) in the place of {clock!r} and give sampling_time"
+    )
+
+
+def _in_row_order(
+    source: str,
+    columns: Sequence[str],
+    records: Sequence[tuple[int, Sequence[str]]],
+    wanted: Sequence[str],
+    *,
+    header: str,
+    kind: str,
+) -> RunTable:
+    """All rows as one run, unless a column that nobody reads looks like a clock with gaps."""
+    columns, wanted = [one_line(column) for column in columns], [one_line(column) for column in wanted]
+    _require_columns(header, columns, wanted)
+    rows = [RunRow(line, _cells(source, line, columns, cells)) for line, cells in records]
+    if not rows:
+        raise InputError(f"{source}: there are no rows below the header")
+    for place, column in enumerate(columns):
+        if column not in wanted and (line := _first_gap([one_line(cells[place]) for _, cells in records])) is not None:
+            raise InputError(
+                f"{source}, row {rows[line].line}: there is no column 'step' or 'time', and {column!r} grows from row "
+                "to row, but unevenly here: call it 'time' if it is a clock, or else add a column 'step'"
+            )
+    note = f"{source}: without a column 'time' or 'step' the rows count as one run, evenly sampled, in their order"
+    return RunTable(source, kind, {"0": with_points(source, rows, wanted)}, None, note)
+
+
+def _first_gap(texts: Sequence[str]) -> int | None:
+    """Where instants, if these are any, are not evenly spaced: numbers or dates that grow, or mostly by the same."""
+    try:
+        instants = [
+            _decimal(float(text.replace(",", "."))) if (t := iso_time(text)) is None else t.seconds for text in texts
+        ]
+    except ValueError:
+        return None
+    if len(instants) < 2 or not all(map(Decimal.is_finite, instants)):
+        return None
+    steps = [after - before for before, after in pairwise(instants)]
+    usual = median_low(steps)
+    is_even = [abs(step - usual) <= abs(usual) / 1000 for step in steps]
+    if usual <= 0 or (min(steps) <= 0 and 2 * sum(is_even) < len(steps)) or all(is_even):
+        return None
+    return is_even.index(False) + 1
+
+
 def _cells(source: str, line: int, columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     if len(cells) != len(columns):
+        hint = " (numbers with decimal commas need semicolons between the columns)" if len(cells) > len(columns) else ""
         raise InputError(
-            f"{source}, row {line}: there are {len(cells)} cells for {len(columns)} columns; as many are needed"
+            f"{source}, row {line}: there are {len(cells)} cells for {len(columns)} columns; as many are needed{hint}"
         )
     return dict(zip(columns, map(one_line, cells), strict=True))
 
 
-def _runs(source: str, rows: list[RunRow], kind: str, clock: str) -> dict[str, dict[Decimal, RunRow]]:
+def _runs(source: str, rows: list[RunRow], kind: str, clock: str) -> _Runs:
     """The rows of every run by their instants, in order."""
-    runs: dict[str, dict[Decimal, RunRow]] = {}
-    for row in rows:
-        name, instant = row.cells.get(kind, "0"), _instant(source, row, clock)
+    runs: _Runs = {}
+    for row, instant in zip(rows, _instants(source, rows, clock), strict=True):
+        name = row.cells.get(kind, "0")
         first = runs.setdefault(name, {}).setdefault(instant, row)
         if first is not row:
             raise InputError(
-                f"{source}, row {row.line}: {clock} {instant} of {kind} {name} was already in row {first.line}; "
+                f"{source}, row {row.line}: {clock} {_said(row, clock, instant)} of {kind} {name} was already in row "
+                f"{first.line}; "
                 f"remove one of them, or give the second run another name in the column {kind!r}"
             )
     if not runs:
@@ -188,12 +252,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise InputError(f"{path}, row {line}: this is not UTF-8 text; save the file as CSV in UTF-8") from None
-    header = text.lstrip().partition("\n")[0]
-    for mark in ";\t":
-        if mark in header and "," not in header:
-            line = text[: text.index(header)].count("\n") + 1
-            raise InputError(f"{path}, row {line}: the columns are separated by {mark!r}; commas are needed")
-    line, reader = 1, csv.reader(io.StringIO(text, newline=""), strict=True)
+    line, reader = 1, csv.reader(io.StringIO(text, newline=""), delimiter=separator_of(text), strict=True)
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
@@ -220,7 +279,7 @@ def _require_columns(header: str, columns: list[str], wanted: list[str]) -> None
             raise InputError(f"{header}: there is no column {name!r}; there is: {', '.join(columns)}{hint}")
 
 
-def _spacing(runs: dict[str, dict[Decimal, RunRow]], clock: str, sampling_time: float | None) -> Decimal:
+def _spacing(runs: _Runs, clock: str, sampling_time: float | None) -> Decimal:
     """Of the instants: as given, or else that of the first two in the first run that has two."""
     if clock == "step":
         return Decimal(1)
@@ -229,9 +288,19 @@ def _spacing(runs: dict[str, dict[Decimal, RunRow]], clock: str, sampling_time: 
     return next((after - before for run in runs.values() for before, after in pairwise(run)), Decimal(1))
 
 
-def _instant(source: str, row: RunRow, clock: str) -> Decimal:
-    if clock != "step":
-        return _decimal(_number(source, row, clock))
+def _instants(source: str, rows: list[RunRow], clock: str) -> list[Decimal]:
+    if clock == "step":
+        return [_count(source, row, clock) for row in rows]
+    dates = iso_instants(source, rows, clock)
+    return [_decimal(_number(source, row, clock, _TIME)) for row in rows] if dates is None else dates
+
+
+def _said(row: RunRow, clock: str, instant: Decimal) -> str:
+    """An instant as people know it."""
+    return str(instant) if iso_time(row.cells[clock]) is None else row.cells[clock]
+
+
+def _count(source: str, row: RunRow, clock: str) -> Decimal:
     try:
         return Decimal(int(row.cells[clock]))
     except ValueError:
@@ -244,14 +313,17 @@ def _decimal(value: float) -> Decimal:
     return Decimal(repr(value))
 
 
-def _number(source: str, row: RunRow, column: str) -> float:
+_TIME = "number of seconds, nor a date such as 2024-05-01T12:00:03.5"
+
+
+def _number(source: str, row: RunRow, column: str, wanted: str = "number") -> float:
     try:
         value = float(row.cells[column])
         if isfinite(value):
             return value
         problem = f"{row.cells[column]} is not finite"
     except ValueError:
-        problem = f"{row.cells[column]!r} is not a number"
+        problem = f"{row.cells[column]!r} is not a {wanted}"
     raise InputError(
         f"{source}, row {row.line}, column {column!r}: {problem}; write a number there, or leave that row out"
     )

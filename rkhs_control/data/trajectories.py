@@ -178,7 +178,7 @@ class Trajectories:
         trajectory : str
             The column that tells runs apart; where there is no column `trajectory`, all rows are of one run.
         time : str, optional
-            The column of times in seconds, evenly spaced; by default `time`, or else `step`, which counts from 0.
+            The column of times, seconds or dates, evenly spaced; by default `time`, or `step`, which counts from 0.
         fields : `horizon` and `stride` cut windows; others are those of `from_recordings` and `Trajectories`
         """
         from .frames import read_frame

@@ -45,6 +45,16 @@ def test_runs_come_back_from_a_frame_bit_by_bit(runs):
     assert back.initial_state_noise.tolist() == [0.0, 0.0]
 
 
+def test_dates_in_a_frame_are_seconds():
+    """As pandas prints them: with a blank, and with the offset of a zone."""
+    for zone in (None, "Europe/Zurich"):
+        times = pandas.date_range("2024-03-31 00:30", periods=4, freq="30min", tz=zone)
+        frame = pandas.DataFrame({"time": times, "x": [1.0, 2.0, 3.0, 4.0], "u": 0.5})
+        runs = rc.Trajectories.from_frame(frame, state_names=["x"], input_names=["u"], noise_bound=0.1)
+        assert runs.sampling_time == 1800.0
+        np.testing.assert_array_equal(runs.states[0, :, 0], [1, 2, 3, 4])
+
+
 def test_a_frame_says_what_the_csv_file_says(runs, tmp_path):
     file = tmp_path / "runs.csv"
     rc.save_trajectories(runs, file)

@@ -386,9 +386,7 @@ CSV = "trajectory,step,x,u\n0,0,1.0,3.0\n0,1,2.0,3.5\n0,2,3.0,\n"
         (CSV.replace("3.5", "3.5,7"), "row 3: there are 5 cells for 4 columns"),
         (CSV.replace(",3.5", ""), "row 3: there are 3 cells for 4 columns"),
         (CSV.replace("step,x", "x,step,x").replace("0,", "0,1,"), "row 1: 2 columns are called 'x'; rename"),
-        (CSV.replace(",", ";"), "row 1: the columns are separated by ';'; commas are needed"),
-        ("\n" + CSV.replace(",", ";").replace("step", '"step"'), "row 2: the columns are separated by ';'"),
-        (CSV.replace(",", "\t"), r"row 1: the columns are separated by '\\t'; commas are needed"),
+        (CSV.replace("3.5", "3,5"), "row 3: .*decimal commas need semicolons between the columns"),
         (CSV.replace("2.0", '"2.0'), "row 3: this is not readable as CSV"),
         (CSV.replace("2.0", '"2\n0"'), "row 3, column 'x': '2 0' is not a number"),
         ("\n" + CSV.replace("2.0", "two"), "row 4, column 'x': 'two' is not a number"),
@@ -426,6 +424,7 @@ def test_directories_and_closed_files_are_refused(tmp_path, monkeypatch):
         load(tmp_path / "closed.csv")
 
 
+@pytest.mark.filterwarnings("ignore::rkhs_control.RowOrderWarning")  # where the name of the clock is damaged
 def test_damaged_csv_files_are_read_or_refused_in_one_line(tmp_path, rng):
     file, whole = (
         tmp_path / "runs.csv",

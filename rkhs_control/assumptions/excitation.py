@@ -1,0 +1,94 @@
+"""Whether recorded runs are enough: their number, how often inputs change, how much of the past they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ..data.arrays import listed
+from ..data.trajectories import Trajectories
+from .findings import Finding
+from .symptoms import FEW_LEVELS, FEW_SAMPLES, Stretch, percent
+
+RUNS_PER_DIMENSION = 3
+"""Fewer are few."""
+FEW_CHANGES = 20
+"""Of an input, in all windows together."""
+
+
+def of_runs(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:
+    """What there is too little of."""
+    for j, name in enumerate(runs.input_names):
+        if np.ptp(runs.inputs[:, :, j]) > 0.0:
+            yield from held(name, runs, j)
+            yield from little_excitation(name, runs, j, parts)
+    yield from too_few(runs, parts)
+    if runs.is_windowed and runs.shape.lead == 0:
+        names = ", ".join(runs.state_names)
+        yield Finding(
+            "note",
+            names,
+            f"windows begin with {names} alone: that is enough only if these are the whole state of the plant; where "
+            "some of it was not recorded, output_lags and input_lags make histories",
+        )
+
+
+def held(name: str, runs: Trajectories, j: int) -> Iterator[Finding]:
+    """An input that only differs from run to run, and one of a few levels."""
+    inputs = runs.inputs[:, :, j]
+    if runs.horizon > 1 and (inputs == inputs[:, :1]).all():
+        yield Finding(
+            "warning",
+            name,
+            f"{name} never changes within the {runs.kind}: boxes are narrow only for plans that hold it as well; "
+            "record runs in which it changes if plans will change it",
+        )
+    levels = np.unique(inputs)
+    if len(levels) <= FEW_LEVELS and inputs.size >= FEW_SAMPLES:
+        yield Finding(
+            "note",
+            name,
+            f"{name} was only tried at {listed(levels)}: between these values boxes rest on the norm bound more than "
+            "on data",
+        )
+
+
+def little_excitation(name: str, runs: Trajectories, j: int, parts: Sequence[Stretch]) -> Iterator[Finding]:
+    """Windows of a recording in which an input changes a few times only."""
+    n_changes = sum(int((np.diff(part.inputs[:, j]) != 0.0).sum()) for part in parts)
+    if not runs.is_windowed or not 0 < n_changes < FEW_CHANGES:
+        return
+    inputs = runs.inputs[:, :, j]
+    calm = float((inputs == inputs[:, :1]).all(axis=1).mean())
+    n_steps = sum(len(part.inputs) for part in parts)
+    yield Finding(
+        "warning",
+        name,
+        f"{name} changes {n_changes} times in {n_steps} steps, and in {percent(calm)} of the {len(runs)} windows not "
+        "at all: most of them show the same; record more changes of it, or take longer steps (every)",
+    )
+
+
+def too_few(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:
+    """Fewer runs than a function of so many arguments needs."""
+    n_dims, n_runs = runs.n_history + runs.horizon * runs.n_inputs, len(runs)
+    length = runs.horizon + runs.shape.lead
+    n_apart = sum(max(1, len(part.inputs) // length) for part in parts)
+    arguments = f"{runs.n_history} at the start and {runs.horizon} x {runs.n_inputs} inputs"
+    cure = "shorten the horizon or the history, take longer steps, or record more"
+    if n_runs < RUNS_PER_DIMENSION * n_dims:
+        yield Finding(
+            "problem" if n_runs <= n_dims else "warning",
+            "runs",
+            f"{n_dims} numbers that the last step depends on ({arguments}) are many for {n_runs} "
+            f"{runs.kind if n_runs > 1 else runs.kind[:-1]}: not even an affine function is known from {n_dims} of "
+            f"them; {cure}",
+        )
+    elif runs.is_windowed and n_apart <= n_dims:
+        yield Finding(
+            "warning",
+            "runs",
+            f"of {n_runs} windows only {n_apart} share no sample, for {n_dims} numbers that the last step depends on "
+            f"({arguments}): they say less than their number does; {cure}",
+        )
