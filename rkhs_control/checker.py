@@ -948,7 +948,7 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
     rows = ((reader.line_num, [" ".join(cell.split()) for cell in cells]) for cells in reader)
     rows = ((line, cells) for line, cells in rows if any(cells))
     _, columns = next(rows, (0, []))
-    clock = "time" if "time" in columns else "step"
+    clock = next((name for name in ("time", "step", "sample") if name in columns), "step")
     wanted = {name: " ".join(name.split()) for name in (*state_names, *input_names, clock)}
     places = {}
     for name, column in wanted.items():
@@ -976,7 +976,7 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
     for run in by_run.values():
         run.sort(key=lambda row: numbers(row, [clock]))
         for before, after in pairwise(numbers(row, [clock])[0] for row in run):
-            spacing = (1.0 if clock == "step" else after - before) if spacing is None else spacing
+            spacing = (after - before if clock == "time" else 1.0) if spacing is None else spacing
             if not abs(after - before - spacing) <= 0.003 * spacing:
                 raise ValueError(f"{clock} goes from {before:g} to {after:g}, where steps of {spacing:g} are expected")
         states = [numbers(row, state_names) for row in run]

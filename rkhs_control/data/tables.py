@@ -25,6 +25,9 @@ from ..errors import InputError
 from .arrays import LARGEST, FloatArray, as_floats, positive
 from .fields import nearest
 
+COUNTERS = ("step", "sample")
+"""Columns that count the rows of a run; any other clock holds seconds."""
+
 
 def write_rows(path: Path, state_names: Sequence[str], input_names: Sequence[str], rows: Iterable[list[Any]]) -> None:
     """Floats are written by their `repr`, as csv does: they read back to the same bits."""
@@ -131,8 +134,8 @@ def table_of(
     kinds : sequence of str
         Columns that may tell runs apart, the first that there is counts; if there is none, all rows are of one run.
     clock : str, optional
-        The column that orders the rows of a run: `step` counts them, any other holds seconds. By default it is `time`,
-        or else `step`.
+        The column that orders the rows of a run: `step` or `sample` counts them, any other holds seconds. By default it
+        is `time`, or else `step`, or else `sample`.
     sampling_time : float, optional
         By which times must be apart; by default the spacing of the first two.
     """
@@ -152,7 +155,7 @@ def table_of(
                     f"at a gap, give the rows after it another name in the column {kind!r}"
                 )
     in_order = {name: list(run.values()) for name, run in runs.items()}
-    return RunTable(source, kind, in_order, None if clock == "step" else float(spacing))
+    return RunTable(source, kind, in_order, None if clock in COUNTERS else float(spacing))
 
 
 def _cells(source: str, line: int, columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
@@ -204,7 +207,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _clock(header: str, columns: Sequence[str]) -> str:
-    for name in ("time", "step"):
+    for name in ("time", *COUNTERS):
         if name in columns:
             return name
     raise InputError(f"{header}: a column 'step' or 'time' is needed; there is: {', '.join(columns)}")
@@ -222,7 +225,7 @@ def _require_columns(header: str, columns: list[str], wanted: list[str]) -> None
 
 def _spacing(runs: dict[str, dict[Decimal, RunRow]], clock: str, sampling_time: float | None) -> Decimal:
     """Of the instants: as given, or else that of the first two in the first run that has two."""
-    if clock == "step":
+    if clock in COUNTERS:
         return Decimal(1)
     if sampling_time is not None:
         return _decimal(positive(sampling_time, "sampling_time"))
@@ -230,7 +233,7 @@ def _spacing(runs: dict[str, dict[Decimal, RunRow]], clock: str, sampling_time: 
 
 
 def _instant(source: str, row: RunRow, clock: str) -> Decimal:
-    if clock != "step":
+    if clock not in COUNTERS:
         return _decimal(_number(source, row, clock))
     try:
         return Decimal(int(row.cells[clock]))
