@@ -113,7 +113,7 @@ class Material:
             yield text
         if self.doubt:
             yield self.doubt
-        if self.n_held_out:
+        if self.n_held_out and not (self.held_out is not None and self.held_out.contradiction):
             yield f"{self.n_held_out} {self.runs.kind} that were held out do not contradict the assumptions"
         if self.n_left_out:
             yield f"{self.n_left_out} windows that share samples with those were left out"
@@ -236,10 +236,12 @@ def _recorded(
         runs, kept_back = hold_out(recorded, scenario.predictor, work.rng)
     except InputError as error:
         raise InputError(f"{scenario.data.file}, {error}") from None
-    n_chosen = min(scenario.predictor.selection_runs, len(runs) // 2)
+    share = scenario.predictor.selection_share
+    n_chosen = min(scenario.predictor.selection_runs, int(share * len(runs)))
     if n_chosen < 2:
+        part = "half" if share == 0.5 else f"{share:g}"
         raise InputError(
-            f"{scenario.data.file}: {len(runs)} {recorded.kind} are too few: half of them must be at least two"
+            f"{scenario.data.file}: {len(runs)} {recorded.kind} are too few: {part} of them must be at least two"
         )
     chosen = runs.subset(np.sort(work.rng.permutation(len(runs))[:n_chosen]))
     selection = _select(chosen, scenario.predictor, work)

@@ -157,7 +157,9 @@ class PredictorSettings(Settings):
     norm_bound: Positive | dict[str, Positive] | None = None
     """Instead of an estimate: one for all, or one per state."""
     selection_runs: Annotated[int, Field(ge=2)] = 400
-    """At most so many recorded runs, and at most half of them, choose kernels and norm bounds; all test the choice."""
+    """At most so many recorded runs choose kernels and norm bounds; all test the choice."""
+    selection_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """And at most this share of them: with 1.0, only held-out runs are a test."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the recorded runs that is kept back to test the boxes:"""
     held_out_part: Literal["random", "end"] = "random"

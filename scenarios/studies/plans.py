@@ -282,7 +282,7 @@ def certify_all(
 def _controller_plans(starts: FloatArray, task: Task, is_robust: bool) -> Plans:
     material, work, control = task.material, task.work, task.material.control
     assert control is not None
-    names = ["(" + ", ".join(f"{x:g}" for x in start) + ")" for start in starts]
+    names = _names_of(starts, material.runs.n_states)
     inputs = [plan.inputs for plan in plan_from(control, starts, "planning from the initial states", work)]
     if is_robust:
         noise = material.start_noise(task.scenario)
@@ -291,6 +291,15 @@ def _controller_plans(starts: FloatArray, task: Task, is_robust: bool) -> Plans:
             inputs += [plan.inputs for plan in problem.solve_many(starts, work.n_jobs, progress)]
         names, starts = [*names, *(f"{name} robust" for name in names)], np.concatenate([starts, starts])
     return Plans(names, tuple(starts), tuple(inputs))
+
+
+def _names_of(starts: FloatArray, n_states: int) -> list[str]:
+    """Initial states as text; of histories the present outputs, if these tell them apart."""
+    for shown in (starts[:, :n_states], starts):
+        names = ["(" + ", ".join(f"{x:g}" for x in start) + ")" for start in shown]
+        if len(set(names)) == len(names):
+            break
+    return names
 
 
 def _margins(certificates: list[Certificate], task: Task) -> dict[Certificate, dict[str, float]]:
