@@ -138,7 +138,10 @@ class RecordingsOutcome(Outcome):
         )
         rows = [width.row() for widths in self.widths for width in widths]
         (figure,) = self.figures().values()
-        caption = "Boxes 1 step and as many steps ahead as there are, each where what it predicts was measured."
+        caption = (
+            "Boxes one step and the most steps ahead, each where what it predicts was measured. A measurement may lie "
+            "outside its box by the noise bound without contradicting it."
+        )
         if self.is_contradicted:
             caption += " Red: contradicted by the measurement."
         pictures = Gallery([Picture(figure, "Held-out outputs over time and the boxes around them.", caption)])
