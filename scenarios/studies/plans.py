@@ -20,8 +20,8 @@ from ...data.files import load_plans, save_plans
 from ...data.plans import Plans
 from ...errors import InputError
 from ...parallel import collect, in_parallel
-from ...reporting import ReportedPlan, figures
-from ..material import OPTIMAL, Source, plan_from
+from ...reporting import ReportedPlan, Section, Table, figures
+from ..material import AFFINE_PRIOR, OPTIMAL, Source, plan_from
 from ..schema import GENERAL, Finite, Scenario, Settings, state_pair
 from .kind import Kind, Listing, Outcome, Run, Task, finite
 
@@ -157,10 +157,7 @@ class PlansOutcome(Outcome):
                     yield f"plan {plan.name}, {method}: {certificate.finding()}"
 
     def _about_boxes(self) -> Iterator[str]:
-        means = {
-            method: float(np.mean([plan.certificates[method].tube.volumes.mean() for plan in self.plans]))
-            for method in self.task.material.predictors
-        }
+        means = self._mean_volumes()
         small = means.pop(OPTIMAL)
         if means:
             others = (f"{other} {mean:.4g}, {mean / small:.3g} times as large" for other, mean in means.items())
@@ -168,6 +165,26 @@ class PlansOutcome(Outcome):
         share = max(plan.certificates[OPTIMAL].tube.initial_state_share for plan in self.plans)
         if share > 0:
             yield f"unknown initial states make up to {share:.0%} of the widths of the boxes"
+
+    def _mean_volumes(self) -> dict[str, float]:
+        """Of the boxes of all plans, by method."""
+        return {
+            method: float(np.mean([plan.certificates[method].tube.volumes.mean() for plan in self.plans]))
+            for method in self.task.material.predictors
+        }
+
+    def sections(self) -> list[Section]:
+        means = self._mean_volumes()
+        if len(means) == 1:
+            return []
+        text = f"The verdicts are those of the {OPTIMAL} bounds. The others are made of the same recordings."
+        if AFFINE_PRIOR in means:
+            text += (
+                f" {AFFINE_PRIOR.capitalize()}: {OPTIMAL} bounds of what an affine fit leaves, with norm bounds that "
+                "were estimated for that. This is another assumption, and neither follows from the other."
+            )
+        rows = [(method, f"{mean:.4g}", f"{mean / means[OPTIMAL]:.3g}") for method, mean in means.items()]
+        return [Section("Methods compared", [text, Table(("method", "mean box over all plans", "times"), rows)])]
 
     def figures(self) -> dict[str, Any]:
         shown, names = self.plans[:_FIGURES_UP_TO], self.task.material.runs.state_names

@@ -245,6 +245,11 @@ def test_an_affine_prior_is_compared_without_changing_the_verdicts():
     (line,) = (remark for remark in compared.remarks() if remark.startswith("mean box over all plans"))
     assert "closed form" in line
     assert "affine prior" in line
+    (section,) = compared.sections()
+    text, table = section.blocks
+    assert "bounds of what an affine fit leaves" in text
+    assert [row[0] for row in table.rows] == ["optimal", "closed form", "affine prior"]
+    assert float(table.rows[2][2]) < 1.0
 
 
 @pytest.mark.reference
