@@ -1315,7 +1315,7 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
     rows = ((reader.line_num, [" ".join(cell.split()) for cell in cells]) for cells in reader)
     rows = ((line, cells) for line, cells in rows if any(cells))
     _, columns = next(rows, (0, []))
-    clock = "time" if "time" in columns else "step"
+    clock = next((name for name in ("time", "step", "sample") if name in columns), "step")
     has_clock = clock in columns or "trajectory" in columns
     wanted = {name: " ".join(name.split()) for name in (*state_names, *input_names, *([clock] if has_clock else []))}
     places = {}
@@ -1353,7 +1353,7 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
         if has_clock:
             run.sort(key=instant)
         for before, after in pairwise(map(instant, run) if has_clock else range(len(run))):
-            spacing = (1.0 if clock == "step" else float(after - before)) if spacing is None else spacing
+            spacing = (float(after - before) if clock == "time" else 1.0) if spacing is None else spacing
             if not abs(after - before - spacing) <= 0.003 * spacing:
                 times = f"{float(before):g} to {float(after):g}"
                 raise ValueError(f"{clock} goes from {times}, where steps of {spacing:g} are expected")

@@ -16,30 +16,21 @@ import numpy as np
 from ..assumptions.selection import Selection, select_assumptions
 from ..control.certainty_equivalent import CertaintyEquivalentOCP, Plan, QuadraticCost
 from ..data.arrays import FloatArray
-from ..data.files import load_trajectories
 from ..data.limits import require_names
-from ..data.sets import Box
 from ..data.tables import bounds_of_decimals
 from ..data.trajectories import Trajectories
 from ..envelopes.closed_form import ClosedFormEnvelope
-from ..errors import FalsifiedNormBoundError, InputError, UnsettledNormWarning
+from ..errors import InputError, UnsettledNormWarning
 from ..kernels.families import FAMILIES
 from ..models.plant import Plant
 from ..parallel import Progress
 from ..prediction.predictor import MultiStepPredictor
 from .plants import plant_named
-from .schema import (
-    BoxLimits,
-    ControlProblem,
-    FileData,
-    PlantData,
-    PredictorSettings,
-    Scenario,
-    by_name,
-    weight_matrix,
-)
+from .recorded import HeldOut, data_file, hold_out, load_recordings
+from .schema import BoxLimits, ControlProblem, PlantData, PredictorSettings, Scenario, by_name, weight_matrix
+from .simulated import record, spread, uniform
 
-OPTIMAL, CLOSED_FORM = "optimal", "closed form"
+OPTIMAL, CLOSED_FORM, AFFINE_PRIOR = "optimal", "closed form", "affine prior"
 
 
 def _keep_silent(stage: str) -> Progress:
@@ -81,13 +72,16 @@ class Material:
     control: CertaintyEquivalentOCP | None
     plant: Plant | None
     n_held_out: int = 0
-    """Runs that were kept back and do not contradict the predictor."""
+    """Runs that were kept back and do not contradict the predictor; `held_out` are all that were kept back."""
     n_left_out: int = 0
     """Windows that were not used at all: they share samples with those kept back."""
     doubt: str = ""
     """Which norm estimates have not settled, if any were used."""
     data_file: Path | None = None
     """Where the runs were read from."""
+    held_out: HeldOut | None = None
+    selection: Selection | None = None
+    """What was chosen from the runs: also what nominal models are made with."""
 
     @property
     def runs(self) -> Trajectories:
@@ -104,9 +98,13 @@ class Material:
     def assumptions(self) -> list[list[dict[str, Any]]]:
         """What is assumed by step and state, as JSON knows it."""
         predictor = self.predictors[OPTIMAL]
+        tables = (predictor.kernels, predictor.norm_bounds, predictor.priors)
         return [
-            [{"kernel": k.to_dict(), "norm_bound": vars(bound)} for k, bound in zip(kernels, bounds, strict=True)]
-            for kernels, bounds in zip(predictor.kernels, predictor.norm_bounds, strict=True)
+            [
+                {"kernel": kernel.to_dict(), "norm_bound": vars(bound), "prior": None if prior is None else vars(prior)}
+                for kernel, bound, prior in zip(*rows, strict=True)
+            ]
+            for rows in zip(*tables, strict=True)
         ]
 
     def remarks(self) -> Iterator[str]:
@@ -115,7 +113,7 @@ class Material:
             yield text
         if self.doubt:
             yield self.doubt
-        if self.n_held_out:
+        if self.n_held_out and not (self.held_out is not None and self.held_out.contradiction):
             yield f"{self.n_held_out} {self.runs.kind} that were held out do not contradict the assumptions"
         if self.n_left_out:
             yield f"{self.n_left_out} windows that share samples with those were left out"
@@ -143,16 +141,26 @@ class Source:
         """What the runs are called in messages."""
         return "runs" if self.recorded is None else self.recorded.kind
 
+    @property
+    def history_names(self) -> tuple[str, ...]:
+        """What a plan begins with: the states, or the last outputs and inputs."""
+        return self.state_names if self.recorded is None else self.recorded.history_names
+
+    def require_states(self, what: str) -> None:
+        """Refuse histories where something begins with a state."""
+        if self.recorded is not None:
+            self.recorded.require_states(what)
+
     @classmethod
     def of(cls, scenario: Scenario, folder: Path) -> Source:
         """Paths in the scenario are relative to `folder`."""
-        plant, recorded, data_file = None, None, None
+        plant, recorded, file = None, None, None
         if scenario.plant is not None:
             plant, horizon = plant_named(scenario.plant.name, folder), scenario.plant.horizon
         else:
             assert scenario.data is not None
-            data_file = folder / scenario.data.file
-            recorded = _load(scenario.data, data_file)
+            file = data_file(scenario.data, folder)
+            recorded = load_recordings(scenario.data, file)
             horizon = recorded.horizon
         system = plant or recorded
         assert system is not None
@@ -160,7 +168,7 @@ class Source:
             folder=folder,
             plant=plant,
             recorded=recorded,
-            data_file=data_file,
+            data_file=file,
             state_names=system.state_names,
             input_names=system.input_names,
             horizon=horizon,
@@ -169,16 +177,20 @@ class Source:
         )
 
 
-def gather(scenario: Scenario, source: Source, work: Work) -> Material:
-    """Simulate the runs if need be, choose the assumptions, build the predictors."""
+def gather(scenario: Scenario, source: Source, work: Work, *, tells_contradictions: bool = False) -> Material:
+    """Simulate the runs if need be, choose the assumptions, build the predictors.
+
+    Assumptions that held-out runs contradict are refused, unless whoever asks tells of that.
+    """
     cost = None if scenario.control is None else _cost(scenario.control, source)
     if source.plant is not None:
         assert scenario.plant is not None
         assert cost is not None
         return _simulated(scenario, scenario.plant, source.plant, cost, source.limits, work)
-    assert scenario.data is not None
     assert source.recorded is not None
-    material = _recorded(scenario, scenario.data, source.recorded, cost, source.limits, work)
+    material = _recorded(scenario, source.recorded, cost, source.limits, work)
+    if material.held_out is not None and not tells_contradictions:
+        material.held_out.require_no_contradiction()
     return replace(material, data_file=source.data_file)
 
 
@@ -199,116 +211,62 @@ def _simulated(
         if not np.isfinite([box.lower, box.upper]).all():
             raise InputError(f"limits.{what}: a simulated plant needs limits of all of them, to draw from")
     n_runs = settings.exploration_runs
-    starts = _uniform(domain, (n_runs,), work.rng)
-    inputs = _uniform(limits.inputs, (n_runs, settings.horizon), work.rng)
-    exploration = _record(plant, settings, starts, inputs, work.rng)
+    starts = uniform(domain, (n_runs,), work.rng)
+    inputs = uniform(limits.inputs, (n_runs, settings.horizon), work.rng)
+    exploration = record(plant, settings, starts, inputs, work.rng)
     selection = _select(exploration, scenario.predictor, work)
     control = _control(exploration, selection, cost, limits)
-    starts = _spread(settings, domain)
+    starts = spread(settings, domain)
     exploring = replace(control, limits=replace(limits, states=domain))
     plans = plan_from(exploring, starts, "planning the runs to record", work)
-    runs = _record(plant, settings, starts, np.array([plan.inputs for plan in plans]), work.rng)
+    runs = record(plant, settings, starts, np.array([plan.inputs for plan in plans]), work.rng)
     if settings.keep_exploration:
         runs = runs.joined(exploration)
-    predictors = _predictors(runs, selection, scenario.predictor, work)
-    return Material(predictors, limits, control, plant, doubt=_doubt(selection, scenario.predictor))
+    predictors = _predictors(runs, exploration, selection, scenario.predictor, work)
+    doubt = _doubt(selection, scenario.predictor)
+    return Material(predictors, limits, control, plant, doubt=doubt, selection=selection)
 
 
 def _recorded(
-    scenario: Scenario,
-    settings: FileData,
-    runs: Trajectories,
-    cost: QuadraticCost | None,
-    limits: BoxLimits,
-    work: Work,
+    scenario: Scenario, recorded: Trajectories, cost: QuadraticCost | None, limits: BoxLimits, work: Work
 ) -> Material:
     """Some runs choose the assumptions, all but the held-out ones make the boxes, and those test them."""
-    recorded, held_out, n_held_out = runs, None, 0
-    if round(scenario.predictor.held_out * len(recorded)) >= 1:
-        try:
-            runs, held_out = recorded.held_out(scenario.predictor.held_out, work.rng)
-        except InputError as error:
-            raise InputError(f"{settings.file}, predictor.held_out: {error}") from None
-        n_held_out = len(held_out)
-    n_chosen = min(scenario.predictor.selection_runs, len(runs) // 2)
+    assert scenario.data is not None
+    try:
+        runs, kept_back = hold_out(recorded, scenario.predictor, work.rng)
+    except InputError as error:
+        raise InputError(f"{scenario.data.file}, {error}") from None
+    share = scenario.predictor.selection_share
+    n_chosen = min(scenario.predictor.selection_runs, int(share * len(runs)))
     if n_chosen < 2:
-        raise InputError(f"{settings.file}: {len(runs)} {recorded.kind} are too few: half of them must be at least two")
+        part = "half" if share == 0.5 else f"{share:g}"
+        raise InputError(
+            f"{scenario.data.file}: {len(runs)} {recorded.kind} are too few: {part} of them must be at least two"
+        )
     chosen = runs.subset(np.sort(work.rng.permutation(len(runs))[:n_chosen]))
     selection = _select(chosen, scenario.predictor, work)
-    predictors = _predictors(runs, selection, scenario.predictor, work)
-    if held_out is not None:
+    predictors = _predictors(runs, chosen, selection, scenario.predictor, work)
+    held_out = None
+    if kept_back is not None:
         with work.stage(f"testing with held-out {recorded.kind}"):
-            _require_no_contradiction(predictors[OPTIMAL], held_out, work.n_jobs)
-    control = None if cost is None else _control(chosen, selection, cost, limits)
-    n_left_out = len(recorded) - len(runs) - n_held_out
+            held_out = HeldOut.tested(kept_back, predictors[OPTIMAL], work.n_jobs)
     return Material(
         predictors,
         limits,
-        control,
+        control=None if cost is None else _control(chosen, selection, cost, limits),
         plant=None,
-        n_held_out=n_held_out,
-        n_left_out=n_left_out,
+        n_held_out=0 if held_out is None else len(held_out.runs) - held_out.n_contradicting,
+        n_left_out=len(recorded) - len(runs) - (0 if kept_back is None else len(kept_back)),
         doubt=_doubt(selection, scenario.predictor),
+        held_out=held_out,
+        selection=selection,
     )
 
 
-def _uniform(box: Box, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-    return rng.uniform(box.lower, box.upper, (*shape, box.n_dims))
-
-
-def _spread(settings: PlantData, limits: Box) -> FloatArray:
-    """Initial states inside the limits: a grid of so many per state, or evenly spread ones."""
-    room = settings.inset * (limits.upper - limits.lower)
-    lower, upper = limits.lower + room, limits.upper - room
-    if isinstance(settings.runs, int):
-        from scipy.stats.qmc import Halton
-
-        spread: FloatArray = Halton(limits.n_dims, scramble=False).random(settings.runs)
-        return lower + spread * (upper - lower)
-    if len(settings.runs) != limits.n_dims:
-        raise InputError(f"plant.runs must be a number or one per state, {limits.n_dims}; got {settings.runs}")
-    axes = [np.linspace(*ends) for ends in zip(lower, upper, settings.runs, strict=True)]
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, limits.n_dims)
-
-
-def _record(
-    plant: Plant, settings: PlantData, starts: FloatArray, inputs: FloatArray, rng: np.random.Generator
-) -> Trajectories:
-    """Simulated runs with noise on all states but the initial ones."""
-    states = plant.simulate(starts, inputs)
-    noise = by_name(settings.noise, plant.state_names, "plant.noise")
-    states[:, 1:] += rng.uniform(-1.0, 1.0, states[:, 1:].shape) * noise
-    return Trajectories(
-        states,
-        inputs,
-        noise_bound=by_name(settings.noise_bound, plant.state_names, "plant.noise_bound"),
-        state_names=plant.state_names,
-        input_names=plant.input_names,
-        state_units=plant.state_units,
-        input_units=plant.input_units,
-        sampling_time=plant.sampling_time,
-    )
-
-
-def _load(settings: FileData, file: Path) -> Trajectories:
-    names = tuple(settings.states)
-    given: dict[str, Any] = {
-        "state_units": tuple(settings.state_units) or None,
-        "input_units": tuple(settings.input_units) or None,
-        "sampling_time": settings.sampling_time,
-        "horizon": settings.horizon,
-        "stride": settings.stride,
-    }
-    for key in ("noise_bound", "initial_state_noise"):
-        bound = getattr(settings, key)
-        if isinstance(bound, dict) and not names:
-            raise InputError(f"data.{key} by name needs data.states")
-        given[key] = None if bound is None else by_name(bound, names, f"data.{key}")
-    return load_trajectories(file, state_names=names, input_names=tuple(settings.inputs), **given)
-
-
-def _select(runs: Trajectories, settings: PredictorSettings, work: Work) -> Selection:
-    with work.stage("choosing kernels and norm bounds") as progress, warnings.catch_warnings():
+def _select(
+    runs: Trajectories, settings: PredictorSettings, work: Work, stage: str = "choosing kernels and norm bounds"
+) -> Selection:
+    with work.stage(stage) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnsettledNormWarning)  # the results say it
         return select_assumptions(
             runs,
@@ -319,6 +277,7 @@ def _select(runs: Trajectories, settings: PredictorSettings, work: Work) -> Sele
             kernel=FAMILIES[settings.kernel],
             norm_estimate=settings.norm_estimate,
             safety_factor=settings.safety_factor,
+            prior=None if settings.prior == "none" else settings.prior,
             rng=work.rng,
             n_jobs=work.n_jobs,
             progress=progress,
@@ -332,20 +291,27 @@ def _doubt(selection: Selection, settings: PredictorSettings) -> str:
 
 def _predictors(
     runs: Trajectories,
+    chosen: Trajectories,
     selection: Selection,
     settings: PredictorSettings,
     work: Work,
 ) -> dict[str, MultiStepPredictor]:
+    """By method; `chosen` are the runs that the selection is from, and others that are compared with it."""
     bounds: Any = selection.norm_bounds
     if settings.norm_bound is not None:
         given = by_name(settings.norm_bound, runs.state_names, "predictor.norm_bound")
         bounds = [np.broadcast_to(given, (runs.n_states,)).tolist()] * runs.horizon
     with work.stage("building the predictors") as progress:
-        optimal = MultiStepPredictor(runs, selection.kernels, bounds)
+        optimal = MultiStepPredictor(runs, selection.kernels, bounds, priors=selection.priors)
         predictors = {OPTIMAL: optimal}
         if settings.compare_closed_form:
             predictors[CLOSED_FORM] = optimal.with_method(ClosedFormEnvelope, nugget=settings.closed_form_nugget)
         progress(1, 1)
+    if settings.compare_affine_prior:
+        affine = settings.model_copy(update={"prior": "affine"})
+        aside = replace(work)  # with random numbers of its own: nothing else depends on the comparison
+        other = _select(chosen, affine, aside, "choosing kernels and norm bounds, affine prior")
+        predictors[AFFINE_PRIOR] = MultiStepPredictor(runs, other.kernels, other.norm_bounds, priors=other.priors)
     return predictors
 
 
@@ -370,17 +336,5 @@ def _control(
         selection.regularisations,
         cost=cost,
         limits=limits,
+        priors=selection.priors,
     )
-
-
-def _require_no_contradiction(predictor: MultiStepPredictor, held_out: Trajectories, n_jobs: int) -> None:
-    """Refuse assumptions that runs which had no part in them refute."""
-    found = np.argwhere(predictor.contradictions(held_out, n_jobs))
-    if len(found):
-        run, n, i = (int(index) for index in found[0])
-        raise FalsifiedNormBoundError(
-            f"{len(np.unique(found[:, 0]))} of {len(held_out)} held-out {predictor.runs.kind} contradict their boxes, "
-            f"the first at step {n + 1} in {held_out.state_names[i]}, where {held_out.states[run, n + 1, i]:.6g} was "
-            "recorded: raise safety_factor or norm_bound, or noise_bound if that is too small"
-            f"{predictor.runs.caveat}"
-        )

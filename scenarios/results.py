@@ -69,7 +69,7 @@ def report(result: StudyResult) -> Report:
         plans=[] if plans is None else plans.reported(),
         description=result.scenario.description,
         sections=[section for outcome in result.outcomes for section in outcome.sections()],
-        contradiction="A true state lies outside its box, or a verdict is wrong." if result.is_contradicted else "",
+        contradiction=next((text for outcome in result.outcomes if (text := outcome.contradiction)), ""),
         findings=" ".join(filter(None, (outcome.finding() for outcome in result.outcomes))),
         phase_states=None if plans is None else plans.phase_pairs,
         data_file="runs.npz",

@@ -72,15 +72,16 @@ class StudyResult:
 def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
     """All that a scenario asks for; paths in it are relative to the folder."""
     source = Source.of(scenario, folder)
-    prepared = []
+    prepared, tells = [], False
     for kind in kinds():
         settings = scenario.settings(kind.settings)
         run = None if settings is None else kind.prepare(settings, scenario, source)
         if run is not None:
             prepared.append(run)
+            tells = tells or kind.tells_contradictions
     if not prepared:
         raise InputError("the scenario asks nothing: give initial_states in [study], with [control], or a plan")
-    task = Task(scenario, gather(scenario, source, work), work)
+    task = Task(scenario, gather(scenario, source, work, tells_contradictions=tells), work)
     return StudyResult(task, tuple(run(task) for run in prepared))
 
 

@@ -105,16 +105,24 @@ class FileData(Settings):
     """Recorded runs in a file: CSV in long form, NPZ, MAT or HDF5."""
 
     file: Path
-    """Relative to the scenario."""
+    """Relative to the scenario; `$NAME` in it stands for an environment variable."""
     states: list[str] = []
-    """The columns of the states; CSV files need them."""
+    """The columns of the states, or of the outputs that were recorded; CSV files need them."""
     inputs: list[str] = []
     horizon: Count | None = None
     """Long recordings are cut into windows of so many steps."""
     stride: Count = 1
     """A window begins every so many steps."""
+    output_lags: Count = 1
+    """Windows begin with a history: so many outputs, the present one among them,"""
+    input_lags: Annotated[int, Field(ge=0)] = 0
+    """and so many inputs before."""
+    every: Count = 1
+    """Samples per step; inputs are averaged over a step."""
     noise_bound: ByState | None = None
     """For all states, or one per state; files other than CSV carry their own."""
+    disturbance_bound: ByState | None = None
+    """What unknown disturbances of the plant can do to a state; unlike noise, they also act while a plan runs."""
     initial_state_noise: ByState | None = None
     """How far the recorded initial states may be from the true ones: by default zero for whole runs; windows begin with
     measured states, so for these it is the noise bound."""
@@ -123,9 +131,12 @@ class FileData(Settings):
     sampling_time: Positive | None = None
 
     @model_validator(mode="after")
-    def _stride_is_of_windows(self) -> FileData:
+    def _windows_need_a_horizon(self) -> FileData:
         if self.horizon is None and self.stride != 1:
             raise ValueError("stride is how far windows are apart, and needs horizon, which makes them")
+        for key, usual in (("output_lags", 1), ("input_lags", 0), ("every", 1)):
+            if self.horizon is None and getattr(self, key) != usual:
+                raise ValueError(f"{key} says how windows are cut, and needs horizon, which makes them")
         return self
 
 
@@ -137,6 +148,8 @@ class PredictorSettings(Settings):
     """Candidates; multiples of the spread of each coordinate by default."""
     per_dimension: bool = False
     """Go on from the best candidate to a lengthscale for every coordinate."""
+    prior: Literal["none", "affine"] = "none"
+    """Kernels and norm bounds describe the plant, or what an affine function that is fitted to the runs leaves."""
     regularisations: list[Positive] = [1e-4, 1e-3, 1e-2, 1e-1]
     folds: Annotated[int, Field(ge=2)] = 5
     norm_estimate: NormEstimate = "least_norm"
@@ -144,13 +157,25 @@ class PredictorSettings(Settings):
     norm_bound: Positive | dict[str, Positive] | None = None
     """Instead of an estimate: one for all, or one per state."""
     selection_runs: Annotated[int, Field(ge=2)] = 400
-    """At most so many recorded runs, and at most half of them, choose kernels and norm bounds; all test the choice."""
+    """At most so many recorded runs choose kernels and norm bounds; all test the choice."""
+    selection_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """And at most this share of them: with 1.0, only held-out runs are a test."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of the recorded runs that is kept back to test the boxes."""
+    """Share of the recorded runs that is kept back to test the boxes:"""
+    held_out_part: Literal["random", "end"] = "random"
+    """at random, windows in blocks; or the last windows of every recording, which a log that goes on would bring."""
     compare_closed_form: bool = True
     """Show beside the optimal bounds what the closed form of Proposition 3 would say."""
     closed_form_nugget: NonNegative = 1e-5
     """Added to its kernel matrix, as the authors do; without, it is wider still."""
+    compare_affine_prior: bool = False
+    """Show beside them what the optimal bounds would say with an affine prior, with norm bounds estimated for it."""
+
+    @model_validator(mode="after")
+    def _is_a_comparison(self) -> PredictorSettings:
+        if self.compare_affine_prior and self.prior == "affine":
+            raise ValueError("compare_affine_prior shows what an affine prior would change, and prior is that already")
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +224,8 @@ class Scenario(Settings):
     plan: Path | None = None
     """A CSV file with plans to certify, relative to the scenario."""
     initial_state_noise: ByState | None = None
-    """How far the true initial state of a plan may be from the one in it; by default as far as recorded ones."""
+    """How far the true initial state of a plan, or the outputs in its history, may be from those in it; by default as
+    far as recorded ones."""
 
     @model_validator(mode="after")
     def _complete(self) -> Scenario:

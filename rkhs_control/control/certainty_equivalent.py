@@ -110,17 +110,8 @@ class CertaintyEquivalentOCP:
         Limits as for `certify`: one object, or its parts by name.
         """
         placed = Limits.of(limits, state_limits, input_limits).over(runs.state_names, runs.input_names)
-        kernel = by_step_and_state(kernels, Kernel, "kernels", runs)
-        added = by_step_and_state(regularisations, (float, int), "regularisations", runs)
-        prior = by_step_and_state(priors, (AffinePrior, type(None)), "priors", runs)
-
-        def model(n: int, i: int) -> NominalModel:
-            data = step_observations(runs, n + 1, i, prior=prior[n][i])
-            rest = kernel_ridge(data, kernel[n][i], added[n][i])
-            return rest if prior[n][i] is None else ModelWithPrior(prior[n][i], rest)
-
-        models = [tuple(model(n, i) for i in range(runs.n_states)) for n in range(runs.horizon)]
-        return cls(tuple(models), cost, replace(placed, inputs=placed.input_box), tightening)
+        models = nominal_models(runs, kernels, regularisations, priors)
+        return cls(models, cost, replace(placed, inputs=placed.input_box), tightening)
 
     @classmethod
     def from_predictor(
@@ -243,6 +234,22 @@ class CertaintyEquivalentOCP:
         options: dict[str, Any] = {"print_time": False, "ipopt": {"print_level": 0, "sb": "yes"}}
         solver = casadi.nlpsol("ocp", "ipopt", programme, options)
         return solver, casadi.Function("predict", [x0, u], [g, cost])
+
+
+def nominal_models(
+    runs: Trajectories, kernels: Any, regularisations: Any, priors: GivenPriors = None
+) -> tuple[tuple[NominalModel, ...], ...]:
+    """Kernel-ridge models of recorded runs by step and state; what they are made with for all, or likewise."""
+    kernel = by_step_and_state(kernels, Kernel, "kernels", runs)
+    added = by_step_and_state(regularisations, (float, int), "regularisations", runs)
+    prior = by_step_and_state(priors, (AffinePrior, type(None)), "priors", runs)
+
+    def model(n: int, i: int) -> NominalModel:
+        data = step_observations(runs, n + 1, i, prior=prior[n][i])
+        rest = kernel_ridge(data, kernel[n][i], added[n][i])
+        return rest if prior[n][i] is None else ModelWithPrior(prior[n][i], rest)
+
+    return tuple(tuple(model(n, i) for i in range(runs.n_states)) for n in range(runs.horizon))
 
 
 def solve_from(

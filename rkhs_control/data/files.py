@@ -1,11 +1,12 @@
 """Trajectories in files: CSV in long form, NPZ, MAT (v5, and v7.3 through HDF5) and HDF5, told apart by their ending.
 
 CSV holds what was recorded and nothing else, one row per instant: the columns `trajectory` (which one run does
-without), `time` (in seconds, or ISO dates) or `step`, the states and the inputs, which are not read at the last instant
-of a run. Columns may be separated by semicolons or tabs, and decimals have commas. The other formats hold every field
-of `Trajectories`.
+without), `time` (in seconds, or ISO dates), or `step` or `sample`, which count, the states and the inputs, which are
+not read at the last instant of a run. Columns may be separated by semicolons or tabs, and decimals have commas. The
+other formats hold every field of `Trajectories`.
 
-Planned inputs are CSV files of the same form; of their states only the first is read.
+Planned inputs are CSV files of the same form; of their states only the first is read. Where the future depends on a
+history, its entries have columns of their own: `T`, `T[-1]`, `Q[-1]`.
 
 A decimal such as 0.1 is not a double. What that does to recorded states is added to their noise bound. Initial states
 that are taken as known, and inputs, are the doubles that are read: what a controller computes with and sends.
@@ -127,7 +128,8 @@ def load_plans(
     """Read planned inputs from a CSV file, in which the column `plan` may stand for `trajectory`.
 
     The states are read in the first row of each plan, the inputs in all of them; a last row without inputs is the end
-    instant. Times, if there are any, must be evenly spaced, by `sampling_time` if that is given.
+    instant. For runs with histories, `state_names` are their `history_names`. Times, if there are any, must be evenly
+    spaced, by `sampling_time` if that is given.
     """
     path = _csv(_existing(file))
     if not state_names or not input_names:

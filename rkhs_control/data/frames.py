@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from .recordings import require_horizon, trajectories_of
-from .tables import table_of
+from .tables import COUNTERS, table_of
 from .trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _several(names: Sequence[str], field: str) -> tuple[str, ...]:
 def _texts(frame: DataFrame) -> list[tuple[str, ...]]:
     """The cells of every row as a CSV file would hold them: `tolist` keeps the value of short floats, too."""
     columns = [
-        map(_count if name == "step" else str, frame.iloc[:, place].tolist())
+        map(_count if name in COUNTERS else str, frame.iloc[:, place].tolist())
         for place, name in enumerate(frame.columns)
     ]
     return list(zip(*columns, strict=True))

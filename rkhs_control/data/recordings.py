@@ -53,11 +53,16 @@ def trajectories_of(table: RunTable, *, horizon: int | None, stride: int, fields
 
 
 def bounds_as_read(given: dict[str, Any], roundings: Sequence[Fraction] | None = None) -> dict[str, FloatArray]:
-    """Those that are given, for the doubles that were read; an initial state that is known is that double."""
+    """Those that are given, for the doubles that were read; an initial state that is known is that double.
+
+    Disturbances act on the plant, not on what was read of it.
+    """
     bounds: dict[str, FloatArray] = {}
     for name in ("noise_bound", "initial_state_noise"):
         if name in given:
             bounds[name] = bounds_of_decimals(given[name], name, roundings)
+    if "disturbance_bound" in given:
+        bounds["disturbance_bound"] = bounds_of_decimals(given["disturbance_bound"], "disturbance_bound")
     if "initial_state_noise" in bounds:
         is_known = np.equal(given["initial_state_noise"], 0.0)
         bounds["initial_state_noise"] = np.where(is_known, 0.0, bounds["initial_state_noise"])

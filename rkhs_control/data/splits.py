@@ -48,6 +48,25 @@ def blocks_apart(origins: IndexArray, reach: int, folds: int) -> list[tuple[Inde
     return parts
 
 
+def last_part(share: float, origins: IndexArray, horizon: int) -> tuple[Mask, Mask]:
+    """Which runs are kept and which are held out: the last share of each recording's windows.
+
+    Of recordings with a single window, such as whole runs, it is the last share of those recordings. Windows that touch
+    both parts belong to neither.
+    """
+    held = np.zeros(len(origins), dtype=bool)
+    recordings, sizes = np.unique(origins[:, 0], return_counts=True)
+    single = np.flatnonzero(np.isin(origins[:, 0], recordings[sizes == 1]))
+    parts = [single, *(np.flatnonzero(origins[:, 0] == recording) for recording in recordings[sizes > 1])]
+    for part in parts:
+        in_order = part[np.lexsort(origins[part].T[::-1])]
+        held[in_order[len(part) - round(share * len(part)) :]] = True
+    kept = ~_touched_by(held, origins, horizon)
+    if not (held.any() and kept.any()):
+        raise InputError(f"the last {share:g} of {len(origins)} windows or runs leaves nothing on one side")
+    return kept, held
+
+
 def _blocks(n: int, origins: IndexArray, horizon: int, rng: np.random.Generator) -> tuple[Mask, Mask]:
     """Which windows belong to blocks of `n` in all, and which share no sample with those.
 

@@ -30,6 +30,9 @@ from .notation import RunRow, iso_instants, iso_time, separator_of, with_points
 _Runs = dict[str, dict[Decimal, RunRow]]
 """The rows of every run by their instants."""
 
+COUNTERS = ("step", "sample")
+"""Columns that count the rows of a run; any other clock holds seconds."""
+
 
 def write_rows(path: Path, state_names: Sequence[str], input_names: Sequence[str], rows: Iterable[list[Any]]) -> None:
     """Floats are written by their `repr`, as csv does: they read back to the same bits."""
@@ -104,7 +107,7 @@ def read_table(
         raise InputError(f"{path}: the file is empty")
     (header, columns), rows = records[0], records[1:]
     where, named = f"{path}, row {header}", set(map(one_line, columns))
-    if not named & {*kinds, "time", "step"}:
+    if not named & {*kinds, "time", *COUNTERS}:
         return _in_row_order(str(path), columns, rows, wanted, header=where, kind=kinds[0])
     return table_of(str(path), columns, rows, wanted, header=where, kinds=kinds, sampling_time=sampling_time)
 
@@ -133,8 +136,8 @@ def table_of(
     kinds : sequence of str
         Columns that may tell runs apart, the first that there is counts; if there is none, all rows are of one run.
     clock : str, optional
-        The column that orders the rows of a run: `step` counts them, any other holds seconds or ISO dates. By default
-        it is `time`, or else `step`.
+        The column that orders the rows of a run: `step` or `sample` counts them, any other holds seconds or ISO dates.
+        By default it is `time`, or else `step`, or else `sample`.
     sampling_time : float, optional
         By which times must be apart; by default the spacing of the first two.
     """
@@ -144,7 +147,7 @@ def table_of(
     keys = [kind, clock] if kind in columns else [clock]
     _require_columns(header, columns, [*keys, *map(one_line, wanted)])
     rows = [RunRow(line, _cells(source, line, columns, cells)) for line, cells in records]
-    rows = with_points(source, rows, [*map(one_line, wanted), *([] if clock == "step" else [clock])])
+    rows = with_points(source, rows, [*map(one_line, wanted), *([] if clock in COUNTERS else [clock])])
     runs = _runs(source, rows, kind, clock)
     spacing = _spacing(runs, clock, sampling_time)
     for name, run in runs.items():
@@ -156,12 +159,12 @@ def table_of(
                     f"where a spacing of {spacing} is expected; {_cure(runs, spacing, after - before, kind, clock)}"
                 )
     in_order = {name: list(run.values()) for name, run in runs.items()}
-    return RunTable(source, kind, in_order, None if clock == "step" else float(spacing))
+    return RunTable(source, kind, in_order, None if clock in COUNTERS else float(spacing))
 
 
 def _cure(runs: _Runs, spacing: Decimal, found: Decimal, kind: str, clock: str) -> str:
     """What to do about instants that are not evenly spaced: at a gap, or where a clock jitters."""
-    if clock == "step" or 2 * abs(found - spacing) >= spacing:
+    if clock in COUNTERS or 2 * abs(found - spacing) >= spacing:
         return f"at a gap, give the rows after it another name in the column {kind!r}"
     pairs = [(after - before, run[after].line) for run in runs.values() for before, after in pairwise(run)]
     jitters = [(abs(apart - spacing) / spacing, line) for apart, line in pairs if 2 * abs(apart - spacing) < spacing]
@@ -263,7 +266,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _clock(header: str, columns: Sequence[str]) -> str:
-    for name in ("time", "step"):
+    for name in ("time", *COUNTERS):
         if name in columns:
             return name
     raise InputError(f"{header}: a column 'step' or 'time' is needed; there is: {', '.join(columns)}")
@@ -281,7 +284,7 @@ def _require_columns(header: str, columns: list[str], wanted: list[str]) -> None
 
 def _spacing(runs: _Runs, clock: str, sampling_time: float | None) -> Decimal:
     """Of the instants: as given, or else that of the first two in the first run that has two."""
-    if clock == "step":
+    if clock in COUNTERS:
         return Decimal(1)
     if sampling_time is not None:
         return _decimal(positive(sampling_time, "sampling_time"))
@@ -289,7 +292,7 @@ def _spacing(runs: _Runs, clock: str, sampling_time: float | None) -> Decimal:
 
 
 def _instants(source: str, rows: list[RunRow], clock: str) -> list[Decimal]:
-    if clock == "step":
+    if clock in COUNTERS:
         return [_count(source, row, clock) for row in rows]
     dates = iso_instants(source, rows, clock)
     return [_decimal(_number(source, row, clock, _TIME)) for row in rows] if dates is None else dates

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arithmetic.rounding import enlarged, further_out, outwards
+from ..arithmetic.rounding import further_out
 from ..assumptions.formulations import NOTHING_COMPARED, Comparison
 from ..assumptions.intervals import uncertainty
 from ..assumptions.norms import NormBound, estimated_text
@@ -280,15 +280,14 @@ class MultiStepPredictor:
         """Where recordings that were held out refute the assumptions; shape `(n_runs, n_steps, n_states)`.
 
         A recorded state and its noise bound make an interval that holds the true state, and so does the box. Where the
-        two do not meet, the noise bounds or the norm bounds are wrong. That nothing is found proves nothing. Initial
-        states are taken to be as uncertain as those of the held-out runs or of the predictor's, whichever is more.
+        two do not meet, the noise bounds or the norm bounds are wrong. That nothing is found proves nothing.
         """
-        start = np.maximum(held_out.initial_state_noise, self.initial_state_noise)
-        tube = self.boxes(held_out.histories, held_out.inputs, initial_state_noise=start, n_jobs=n_jobs)
-        recorded, noise = held_out.states[:, 1:], enlarged(held_out.noise_bound, 2)
-        low, high = outwards(recorded - noise, recorded + noise)
-        disjoint: npt.NDArray[np.bool_] = (low > tube.upper) | (high < tube.lower)
-        return disjoint
+        return self.boxes_of(held_out, n_jobs).contradicted_by(held_out)
+
+    def boxes_of(self, recorded: Trajectories, n_jobs: int | None = None) -> Tube:
+        """The tubes of recorded runs, which begin as uncertain as they or those of the predictor, whichever is more."""
+        start = np.maximum(recorded.initial_state_noise, self.initial_state_noise)
+        return self.boxes(recorded.histories, recorded.inputs, initial_state_noise=start, n_jobs=n_jobs)
 
     def envelope(self, n: int, i: int) -> Envelope:
         """That of state `i` after `n` steps: a function of `z = (x_0, u_0, ..., u_{n-1})`."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from ..arithmetic.rounding import enlarged, outwards
 from ..data.arrays import FloatArray, as_floats
+from ..data.trajectories import Trajectories
 from ..errors import InputError
 
 
@@ -48,6 +50,13 @@ class Tube:
             raise InputError(f"states must have the shape of the tube, {self.lower.shape}; got {x.shape}")
         inside: npt.NDArray[np.bool_] = np.all((self.lower <= x) & (x <= self.upper), axis=-1)
         return inside
+
+    def contradicted_by(self, recorded: Trajectories) -> npt.NDArray[np.bool_]:
+        """Where recorded states with their noise bounds and the boxes of these runs do not meet: shape as `lower`."""
+        states, noise = recorded.states[:, 1:], enlarged(recorded.noise_bound, 2)
+        low, high = outwards(states - noise, states + noise)
+        disjoint: npt.NDArray[np.bool_] = (low > self.upper) | (high < self.lower)
+        return disjoint
 
     def __repr__(self) -> str:
         """Its size and its ends, not its numbers."""

@@ -29,15 +29,18 @@ def assumptions_section(
 
     `start_noise` is how far the true initial states of plans may be from those in them.
     """
+    runs = predictor.runs
+    start = "the initial state" if runs.has_states else f"its history ({', '.join(runs.history_names)})"
     blocks: list[Block] = [
-        "Each state after each step is taken to be a function of the initial state and the inputs whose norm, in the "
-        "space that goes with its kernel, is at most the norm bound; each recorded value is taken to be off by at "
-        f"most the noise bound. {_method_text(predictor)}",
+        f"Each state after each step is taken to be a function of {start} and the inputs whose norm, in the space that "
+        "goes with its kernel, is at most the norm bound; each recorded value is taken to be off by at most the noise "
+        f"bound. {_method_text(predictor)}",
+        *_further_texts(predictor),
         *([f"{text[0].upper()}{text[1:]}."] if (text := predictor.assumption_text) else []),
-        *_initial_state_texts(predictor.runs, start_noise),
+        *_initial_state_texts(runs, start_noise),
         _assumptions_table(predictor),
     ]
-    states = [state, *(i for i in range(predictor.runs.n_states) if i != state)][:_PICTURES_UP_TO]
+    states = [state, *(i for i in range(runs.n_states) if i != state)][:_PICTURES_UP_TO]
     pictures = [_frontier_picture(predictor, step, i) for i in states]
     blocks += [
         "Data cannot confirm these bounds, but they can refute them. The consistency frontier is the least norm of any "
@@ -54,6 +57,20 @@ def _method_text(predictor: MultiStepPredictor) -> str:
     return text + (f" ({options})." if options else ".")
 
 
+def _further_texts(predictor: MultiStepPredictor) -> Iterator[str]:
+    """What is taken off before kernels describe the rest, and what may happen besides; nothing where neither is."""
+    if any(prior is not None for row in predictor.priors for prior in row):
+        yield (
+            "An affine function of the same arguments, fitted to recordings, is subtracted first and added back in the "
+            "end: kernels and norm bounds are those of what it leaves. It is no assumption, however well it fits."
+        )
+    if predictor.runs.disturbance_bound.any():
+        yield (
+            "Besides, unknown disturbances of the plant are taken to move a state by at most the disturbance bound, "
+            "in the recordings and again while a plan runs: the boxes have room for them."
+        )
+
+
 def _initial_state_texts(runs: Trajectories, start_noise: FloatArray | None) -> Iterator[str]:
     """How uncertain recorded initial states are taken to be, and those of plans; nothing where all are known."""
     if text := runs.initial_state_text:
@@ -64,6 +81,7 @@ def _initial_state_texts(runs: Trajectories, start_noise: FloatArray | None) -> 
 
 def _assumptions_table(predictor: MultiStepPredictor) -> Table:
     runs = predictor.runs
+    is_disturbed = bool(runs.disturbance_bound.any())
     rows = []
     for n, row in enumerate(predictor.envelopes):
         for i, envelope in enumerate(row):
@@ -73,14 +91,17 @@ def _assumptions_table(predictor: MultiStepPredictor) -> Table:
                     str(n + 1),
                     runs.state_names[i],
                     f"{runs.noise_bound[n, i]:.4g}",
+                    *([f"{runs.disturbance_bound[n, i]:.4g}"] if is_disturbed else []),
                     f"{norm.value:.4g}",
                     rounded_down(_least_norm(envelope), 4),
                     norm.provenance,
                     _kernel_text(envelope.kernel.to_dict()),
                 )
             )
-    header = ("step", "state", "noise bound", "norm bound", "refuted below", "where the norm bound is from", "kernel")
-    caption = "refuted below: the least norm that the data allow with this noise bound."
+    bounds = ("noise bound", *(["disturbance bound"] if is_disturbed else []), "norm bound")
+    header = ("step", "state", *bounds, "refuted below", "where the norm bound is from", "kernel")
+    which = "these noise and disturbance bounds" if is_disturbed else "this noise bound"
+    caption = f"refuted below: the least norm that the data allow with {which}."
     return Table(header, rows, caption)
 
 
@@ -111,7 +132,8 @@ def _frontier_picture(predictor: MultiStepPredictor, step: int, state: int) -> P
     envelope, name = predictor.envelopes[step][state], predictor.runs.state_names[state]
     noise, norm, least = envelope.data.noise_bound, envelope.radius, _least_norm(envelope)
     frontier = _frontier(envelope)
-    what = "half-width of the intervals" if predictor.initial_state_noise.any() else "noise bound"
+    is_wider = predictor.initial_state_noise.any() or predictor.runs.disturbance_bound.any()
+    what = "half-width of the intervals" if is_wider else "noise bound"
     refuted = _refuted_noise(envelope, frontier)
     caption = f"{name} at step {step + 1}: with the {what} {noise:.4g} the data refute "
     if least > 0.0:

@@ -19,6 +19,7 @@ MODULES = (
     "closed_loop",
     "sampling",
     "design",
+    "recordings",
 )
 """In the order in which they are run, shown and reported."""
 

@@ -276,6 +276,7 @@ def _needed(distance: float) -> str:
 
 def prepare(settings: DesignSettings, scenario: Scenario, source: Source) -> Run | None:
     """All that can be refused before the work."""
+    source.require_states("[design]")
     pair = region_pair(settings.region_states, source.state_names, source.limits.states, "design")
     if settings.horizons and max(settings.horizons) > source.horizon:
         raise InputError(f"design.horizons: the recorded {source.kind} have only {source.horizon} steps")

@@ -58,6 +58,11 @@ class Outcome(ABC):
         """Whether some truth is outside its box, or a verdict is wrong: then an assumption is."""
 
     @property
+    def contradiction(self) -> str:
+        """That in a sentence, if so."""
+        return "A true state lies outside its box, or a verdict is wrong." if self.is_contradicted else ""
+
+    @property
     def verdicts(self) -> list[Verdict]:
         """Those that the exit code tells the worst of."""
         return []
@@ -104,6 +109,8 @@ class Kind:
     """What it needs that is not in the other sections, if anything; from its settings."""
     files: tuple[str, ...] = ()
     """Patterns of the names of all files that it writes: those of an earlier run go."""
+    tells_contradictions: bool = False
+    """Whether it tells of held-out runs that contradict their boxes; without such a study they end the work."""
 
 
 def finite(value: float) -> float | None:

@@ -14,13 +14,14 @@ from pydantic import Field
 
 from ...arithmetic.printing import margin_text
 from ...certificates.certificate import Certificate, Verdict, certify_plans, factor_text
+from ...control.robust import RobustOCP
 from ...data.arrays import FloatArray
 from ...data.files import load_plans, save_plans
 from ...data.plans import Plans
 from ...errors import InputError
 from ...parallel import collect, in_parallel
-from ...reporting import ReportedPlan, figures
-from ..material import OPTIMAL, Source, plan_from
+from ...reporting import ReportedPlan, Section, Table, figures
+from ..material import AFFINE_PRIOR, OPTIMAL, Source, plan_from
 from ..schema import GENERAL, Finite, Scenario, Settings, state_pair
 from .kind import Kind, Listing, Outcome, Run, Task, finite
 
@@ -34,6 +35,9 @@ class PlansSettings(Settings):
     """Where the controller plans from, and what is drawn of it."""
 
     initial_states: list[list[Finite]] = Field(default=[])
+    """Of the data; where windows have histories, those."""
+    robust: bool = Field(default=False)
+    """Plan from them robustly, too: with the boxes as constraints."""
     phase_states: list[tuple[str, str]] = Field(default=[])
     """Pairs of states to draw phase portraits of; the first two by default."""
 
@@ -153,16 +157,34 @@ class PlansOutcome(Outcome):
                     yield f"plan {plan.name}, {method}: {certificate.finding()}"
 
     def _about_boxes(self) -> Iterator[str]:
-        means = {
-            method: float(np.mean([plan.certificates[method].tube.volumes.mean() for plan in self.plans]))
-            for method in self.task.material.predictors
-        }
-        if len(means) == 2:
-            (one, small), (other, large) = means.items()
-            yield f"mean box over all plans: {one} {small:.4g}, {other} {large:.4g}, {large / small:.3g} times as large"
+        means = self._mean_volumes()
+        small = means.pop(OPTIMAL)
+        if means:
+            others = (f"{other} {mean:.4g}, {mean / small:.3g} times as large" for other, mean in means.items())
+            yield f"mean box over all plans: {', '.join([f'{OPTIMAL} {small:.4g}', *others])}"
         share = max(plan.certificates[OPTIMAL].tube.initial_state_share for plan in self.plans)
         if share > 0:
             yield f"unknown initial states make up to {share:.0%} of the widths of the boxes"
+
+    def _mean_volumes(self) -> dict[str, float]:
+        """Of the boxes of all plans, by method."""
+        return {
+            method: float(np.mean([plan.certificates[method].tube.volumes.mean() for plan in self.plans]))
+            for method in self.task.material.predictors
+        }
+
+    def sections(self) -> list[Section]:
+        means = self._mean_volumes()
+        if len(means) == 1:
+            return []
+        text = f"The verdicts are those of the {OPTIMAL} bounds. The others are made of the same recordings."
+        if AFFINE_PRIOR in means:
+            text += (
+                f" {AFFINE_PRIOR.capitalize()}: {OPTIMAL} bounds of what an affine fit leaves, with norm bounds that "
+                "were estimated for that. This is another assumption, and neither follows from the other."
+            )
+        rows = [(method, f"{mean:.4g}", f"{mean / means[OPTIMAL]:.3g}") for method, mean in means.items()]
+        return [Section("Methods compared", [text, Table(("method", "mean box over all plans", "times"), rows)])]
 
     def figures(self) -> dict[str, Any]:
         shown, names = self.plans[:_FIGURES_UP_TO], self.task.material.runs.state_names
@@ -183,7 +205,7 @@ class PlansOutcome(Outcome):
             names=tuple(plan.name for plan in self.plans),
             x0=tuple(question.x0 for question in questions),
             inputs=tuple(question.inputs for question in questions),
-            state_names=runs.state_names,
+            state_names=runs.history_names,
             input_names=runs.input_names,
         )
         save_plans(plans, folder / "plans.csv")
@@ -196,17 +218,20 @@ class PlansOutcome(Outcome):
 def prepare(settings: PlansSettings, scenario: Scenario, source: Source) -> Run | None:
     """Plans of the controller, those in the file that the scenario names, or both."""
     for start in settings.initial_states:
-        if len(start) != len(source.state_names):
-            raise InputError(f"study.initial_states: {start} must hold {', '.join(source.state_names)}")
+        if len(start) != len(source.history_names):
+            raise InputError(f"study.initial_states: {start} must hold {', '.join(source.history_names)}")
     if not settings.initial_states and scenario.plan is None:
         return None
     given = None if scenario.plan is None else plans_in(source.folder / scenario.plan, source)
-    return partial(run, np.array(settings.initial_states), given, phase_pairs(settings, source.state_names))
+    pairs = phase_pairs(settings, source.state_names)
+    return partial(run, np.array(settings.initial_states), given, pairs, is_robust=settings.robust)
 
 
-def run(starts: FloatArray, given: Plans | None, pairs: list[tuple[int, int]], task: Task) -> PlansOutcome:
-    """Plans from initial states `(n, n_states)`, and those that are given; phase portraits of pairs of states."""
-    plans = judge(_controller_plans(starts, task), task) if len(starts) else []
+def run(
+    starts: FloatArray, given: Plans | None, pairs: list[tuple[int, int]], task: Task, *, is_robust: bool = False
+) -> PlansOutcome:
+    """Plans from initial states `(n, n_history)`, and those that are given; phase portraits of pairs of states."""
+    plans = judge(_controller_plans(starts, task, is_robust), task) if len(starts) else []
     if given is not None:
         plans += judge(given, task)
     return PlansOutcome(task, plans, pairs)
@@ -220,7 +245,7 @@ def phase_pairs(settings: PlansSettings, names: tuple[str, ...]) -> list[tuple[i
 
 def plans_in(file: Path, source: Source) -> Plans:
     """Read plans, none longer than the recorded runs."""
-    names = {"state_names": source.state_names, "input_names": source.input_names}
+    names = {"state_names": source.history_names, "input_names": source.input_names}
     plans = load_plans(file, **names, sampling_time=source.sampling_time)
     for name, inputs in zip(plans.names, plans.inputs, strict=True):
         if len(inputs) > source.horizon:
@@ -271,12 +296,27 @@ def certify_all(
     return [certificates[i] for i in range(len(inputs))]
 
 
-def _controller_plans(starts: FloatArray, task: Task) -> Plans:
-    control = task.material.control
+def _controller_plans(starts: FloatArray, task: Task, is_robust: bool) -> Plans:
+    material, work, control = task.material, task.work, task.material.control
     assert control is not None
-    plans = plan_from(control, starts, "planning from the initial states", task.work)
-    names = tuple("(" + ", ".join(f"{x:g}" for x in start) + ")" for start in starts)
-    return Plans(names, tuple(starts), tuple(plan.inputs for plan in plans))
+    names = _names_of(starts, material.runs.n_states)
+    inputs = [plan.inputs for plan in plan_from(control, starts, "planning from the initial states", work)]
+    if is_robust:
+        noise = material.start_noise(task.scenario)
+        problem = RobustOCP(material.predictors[OPTIMAL], control, material.limits, initial_state_noise=noise)
+        with work.stage("planning robustly") as progress:
+            inputs += [plan.inputs for plan in problem.solve_many(starts, work.n_jobs, progress)]
+        names, starts = [*names, *(f"{name} robust" for name in names)], np.concatenate([starts, starts])
+    return Plans(names, tuple(starts), tuple(inputs))
+
+
+def _names_of(starts: FloatArray, n_states: int) -> list[str]:
+    """Initial states as text; of histories the present outputs, if these tell them apart."""
+    for shown in (starts[:, :n_states], starts):
+        names = ["(" + ", ".join(f"{x:g}" for x in start) + ")" for start in shown]
+        if len(set(names)) == len(names):
+            break
+    return names
 
 
 def _margins(certificates: list[Certificate], task: Task) -> dict[Certificate, dict[str, float]]:
@@ -296,6 +336,8 @@ def complaint(settings: PlansSettings, scenario: Scenario) -> str:
     """Somebody has to plan."""
     if settings.initial_states and scenario.control is None:
         return "initial_states in [study] need [control], which plans from them"
+    if settings.robust and not settings.initial_states:
+        return "robust in [study] needs initial_states to plan from"
     return ""
 
 

@@ -151,6 +151,7 @@ def prepare(settings: RegionSettings, scenario: Scenario, source: Source) -> Run
     """The grid is known before the work."""
     if settings.region is None:
         return None
+    source.require_states("region in [study]")
     pair = region_pair(settings.region_states, source.state_names, source.limits.states, GENERAL)
     grid = Grid.over(source.limits.states, pair, settings.region)
     return partial(run, grid, grid.initial_states(np.array(settings.initial_states[0])))

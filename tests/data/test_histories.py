@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import rkhs_control as rc
+from rkhs_control.data.splits import last_part
 
 
 def recording(n=20, n_outputs=2, n_inputs=1):
@@ -57,6 +59,30 @@ def test_windows_that_share_a_sample_of_their_history_are_not_split():
         return {t for _, first in part.origins for t in range(first - 3, first + 4)}
 
     assert not samples(kept) & samples(held)
+
+
+def test_the_last_part_is_taken_of_every_recording():
+    runs = rc.Trajectories.from_recordings(
+        [recording(40), recording(24), recording(4)], 3, output_lags=2, noise_bound=0.1
+    )
+    kept, held = last_part(0.25, runs.origins, runs.horizon + runs.shape.lead)
+    np.testing.assert_array_equal(runs.origins[held, 1], [*range(29, 38), *range(17, 22)])
+    assert runs.origins[kept, 1].tolist() == [*range(1, 25), *range(1, 13), 1]
+    whole = np.stack([np.arange(8), np.zeros(8, dtype=int)], axis=1)
+    kept, held = last_part(0.25, whole, 5)
+    assert np.flatnonzero(held).tolist() == [6, 7]
+    assert np.flatnonzero(kept).tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(rc.InputError, match="leaves nothing on one side"):
+        last_part(0.01, whole, 5)
+
+
+def test_a_disturbance_bound_counts_as_the_decimal_that_it_is(tmp_path):
+    """0.7 is no double: the nearest one is less, and the next one is a bound."""
+    (tmp_path / "log.csv").write_text("sample,x,u\n" + "".join(f"{k},{k}.5,0\n" for k in range(6)))
+    names = {"state_names": ["x"], "input_names": ["u"]}
+    runs = rc.load_trajectories(tmp_path / "log.csv", **names, noise_bound=0.5, disturbance_bound=0.7, horizon=2)
+    assert float(Fraction(7, 10)) < Fraction(7, 10)
+    assert (runs.disturbance_bound == math.nextafter(0.7, 1.0)).all()
 
 
 def test_parts_of_windows_keep_their_histories(tmp_path):

@@ -148,7 +148,7 @@ def test_closed_loops_keep_what_was_certified(run, tmp_path):
 
 
 def test_builtin_scenarios_say_what_they_do():
-    names = {"cstr", "cstr_closed_loop", "cstr_design", "cstr_sampling", "quadruple_tank"}
+    names = {"cstr", "cstr_closed_loop", "cstr_design", "cstr_sampling", "quadruple_tank", "tank", "tclab"}
     assert set(builtin_scenarios()) == names
     for name in builtin_scenarios():
         scenario, _ = load_scenario(name)
