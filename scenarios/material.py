@@ -21,9 +21,9 @@ from ..data.tables import bounds_of_decimals
 from ..data.trajectories import Trajectories
 from ..envelopes.closed_form import ClosedFormEnvelope
 from ..errors import InputError, UnsettledNormWarning
-from ..kernels.families import FAMILIES
 from ..models.plant import Plant
 from ..parallel import Progress
+from ..prediction.choice import choose_assumptions
 from ..prediction.predictor import MultiStepPredictor
 from .plants import plant_named
 from .recorded import HeldOut, data_file, hold_out, load_recordings
@@ -111,6 +111,8 @@ class Material:
         """What all answers rest on, one line each."""
         if text := self.predictors[OPTIMAL].assumption_text:
             yield text
+        if self.selection is not None and self.selection.comparison.chosen is not None:
+            yield f"chosen of {len(self.selection.comparison.trials)} formulations: {self.selection.comparison.chosen}"
         if self.doubt:
             yield self.doubt
         if self.n_held_out and not (self.held_out is not None and self.held_out.contradiction):
@@ -245,6 +247,8 @@ def _recorded(
         )
     chosen = runs.subset(np.sort(work.rng.permutation(len(runs))[:n_chosen]))
     selection = _select(chosen, scenario.predictor, work)
+    runs, chosen = selection.runs_like(runs), selection.runs_like(chosen)
+    kept_back = None if kept_back is None else selection.runs_like(kept_back)
     predictors = _predictors(runs, chosen, selection, scenario.predictor, work)
     held_out = None
     if kept_back is not None:
@@ -268,20 +272,22 @@ def _select(
 ) -> Selection:
     with work.stage(stage) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnsettledNormWarning)  # the results say it
-        return select_assumptions(
-            runs,
-            settings.lengthscales,
-            regularisations=settings.regularisations,
-            folds=settings.folds,
-            per_dimension=settings.per_dimension,
-            kernel=FAMILIES[settings.kernel],
-            norm_estimate=settings.norm_estimate,
-            safety_factor=settings.safety_factor,
-            prior=None if settings.prior == "none" else settings.prior,
-            rng=work.rng,
-            n_jobs=work.n_jobs,
-            progress=progress,
-        )
+        common: dict[str, Any] = {
+            "regularisations": settings.regularisations,
+            "folds": settings.folds,
+            "norm_estimate": settings.norm_estimate,
+            "rng": work.rng,
+            "n_jobs": work.n_jobs,
+            "progress": progress,
+        }
+        names = ("per_dimension", "kernel", "safety_factor")
+        if settings.lengthscales is not None:
+            prior = "affine" if settings.prior == "affine" else None
+            said = {name: getattr(settings, name) for name in names}
+            return select_assumptions(runs, settings.lengthscales, prior=prior, **common, **said)
+        said = {name: getattr(settings, name) for name in names if name in settings.model_fields_set}
+        given = None if settings.prior == "none" else settings.prior
+        return choose_assumptions(runs, prior=given, arguments=settings.arguments, **common, **said)
 
 
 def _doubt(selection: Selection, settings: PredictorSettings) -> str:
@@ -302,7 +308,9 @@ def _predictors(
         given = by_name(settings.norm_bound, runs.state_names, "predictor.norm_bound")
         bounds = [np.broadcast_to(given, (runs.n_states,)).tolist()] * runs.horizon
     with work.stage("building the predictors") as progress:
-        optimal = MultiStepPredictor(runs, selection.kernels, bounds, priors=selection.priors)
+        optimal = MultiStepPredictor(
+            runs, selection.kernels, bounds, priors=selection.priors, n_jobs=work.n_jobs, progress=progress
+        )
         predictors = {OPTIMAL: optimal}
         if settings.compare_closed_form:
             predictors[CLOSED_FORM] = optimal.with_method(ClosedFormEnvelope, nugget=settings.closed_form_nugget)

@@ -47,7 +47,7 @@ class Trial:
     """Of boxes on average, as a share of the range of each output, `(n_steps, n_outputs)`; infinite where none fits."""
     contradicted: int
     tested: int
-    """Held-out values, of which so many lay outside their box by more than the noise bound."""
+    """Held-out values, of which so many contradict their box and the noise bound, or come near to that."""
     shares: FloatArray = field(default_factory=lambda: np.full((0, 0), np.nan))
     """For measured histories, by step and output: the share of the worst held-out error that bounds what they leave."""
 
@@ -72,7 +72,7 @@ class Comparison:
         if not self.trials:
             return ""
         steps = ", ".join(map(str, self.trials[0].steps))
-        lines = [f"half-widths of held-out boxes in % of the range, per output at the steps {steps}; contradicted"]
+        lines = [f"half-widths of held-out boxes in % of the range, per output at steps {steps}; (nearly) contradicted"]
         for trial in self.trials:
             columns = "  ".join(" ".join(f"{100 * w:6.1f}" for w in column) for column in trial.half_widths.T)
             mark = "->" if trial.formulation == self.chosen else "  "

@@ -79,7 +79,7 @@ class Selection:
             runs,
             initial_state_noise=np.zeros(runs.n_history),
             disturbance_bound=np.maximum(runs.disturbance_bound, self.residual_bound),
-            disturbance_source="estimated: what measured histories leave open in predictions of what was held out",
+            has_residual_bound=True,
         )
 
     @property
@@ -174,8 +174,8 @@ def select_assumptions(
     per_dimension : start from the best candidate and go on to a lengthscale for every coordinate
     kernel : the name of one of `FAMILIES`, such as "matern52", or what makes a kernel from a lengthscale
     norm_estimate : `"least_norm"`, the least norm of a function through the intervals, or `"interpolant"`, the paper's
-        Appendix A, which takes the outputs as free of noise and is far larger where they are not; no estimate is below
-        that of a bump as high as the noise bound, which could hide in the noise
+        Appendix A, which takes the outputs as free of noise and is far larger where they are not; no bound is below the
+        norm of a bump as high as the noise bound, which could hide in the noise
     safety_factor : the norm bound is the estimate times this. What it costs depends on the data: where noise limits
         what can be told, 3 instead of 1.5 widens boxes by a fifth; with few data or uncertain histories it can double
         them.
@@ -241,10 +241,10 @@ def _choose(
     if settings.norm_estimate == "interpolant":
         data = _for_models(runs, n, i, prior)
         estimate = norm_growth(data.X, data.centre, kernel).estimate
-    hidden = (noise + disturbance) / math.sqrt(kernel.variance)
-    if hidden > estimate.value:
-        estimate = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
-    return _Choice(kernel, estimate.times(settings.safety_factor), found.regularisation, growth, disturbance)
+    hidden, norm = (noise + disturbance) / math.sqrt(kernel.variance), estimate.times(settings.safety_factor)
+    if hidden > norm.value:
+        norm = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
+    return _Choice(kernel, norm, found.regularisation, growth, disturbance)
 
 
 def nominal(

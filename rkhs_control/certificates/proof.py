@@ -116,7 +116,7 @@ def _component(certificate: Certificate, n: int, i: int, consistency: Function) 
         norm_bound=Assumed(value=norm.value, provenance=norm.provenance),
         noise_bound=Assumed(value=float(predictor.runs.noise_bound[n, i]), provenance="given with the runs"),
         disturbance_bound=Assumed(
-            value=float(predictor.runs.disturbance_bound[n, i]), provenance="given with the runs"
+            value=float(predictor.runs.disturbance_bound[n, i]), provenance=predictor.runs.disturbance_text
         ),
         prior=None if prior is None else AffineFunction(offset=prior.offset, slopes=list(prior.slopes)),
         consistency=consistency,

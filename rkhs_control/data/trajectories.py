@@ -68,8 +68,8 @@ class Trajectories:
     histories: FloatArray = None  # type: ignore[assignment]
     shape: Shape = PRESENT
     disturbance_bound: FloatArray = 0.0  # type: ignore[assignment]
-    disturbance_source: str = "given with the runs"
-    """Where the disturbance bound comes from, if it is not zero."""
+    has_residual_bound: bool = False
+    """Whether measured histories are the arguments themselves, and the disturbance bound estimates what they leave."""
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
@@ -88,7 +88,7 @@ class Trajectories:
             histories: npt.ArrayLike | None = None,
             shape: Shape = PRESENT,
             disturbance_bound: npt.ArrayLike = 0.0,
-            disturbance_source: str = "given with the runs",
+            has_residual_bound: bool = False,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -276,6 +276,13 @@ class Trajectories:
         is_default = np.array_equal(self.initial_state_noise, self.history_noise(self.noise_bound.max(axis=0)))
         how = "may be off by the noise bound" if is_default else "may be off"
         return f"{start} {how}: {self.by_state(self.initial_state_noise[: self.n_states])}"
+
+    @property
+    def disturbance_text(self) -> str:
+        """Where the disturbance bound comes from."""
+        if not self.has_residual_bound:
+            return "given with the runs"
+        return "estimated: what measured histories leave open in predictions of what was held out"
 
     def by_state(self, values: FloatArray) -> str:
         """`c_A by 0.1, c_B by 0.2`, for messages."""

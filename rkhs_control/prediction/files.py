@@ -59,6 +59,7 @@ def load_predictor(file: str | Path) -> MultiStepPredictor:
         values: dict[str, Any] = {name: content[name] for name in names if name in content}
         texts = {name: tuple(value.tolist()) for name, value in values.items() if name.endswith(("_names", "_units"))}
         values = {**values, **texts, "sampling_time": float(values["sampling_time"])}
+        values["has_residual_bound"] = bool(values.get("has_residual_bound", False))
         kernels, bounds, method, options = (assumptions[key] for key in ("kernels", "norm_bounds", "method", "options"))
         norm_bounds = [[NormBound(**bound) for bound in row] for row in bounds]
         none = [[None] * len(row) for row in bounds]  # the former format had no priors

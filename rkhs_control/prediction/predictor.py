@@ -183,8 +183,11 @@ class MultiStepPredictor:
 
     @property
     def assumption_text(self) -> str:
-        """Which norm bounds were estimated, and how; empty where all were given."""
-        return estimated_text(bound for row in self.norm_bounds for bound in row)
+        """Which bounds were estimated, and how; empty where all were given."""
+        text = estimated_text(bound for row in self.norm_bounds for bound in row)
+        if not self.runs.has_residual_bound:
+            return text
+        return f"{text}; so were bounds of what measured histories leave open, from predictions of what was held out"
 
     def scaled(self, *, norm: float = 1.0, noise: float = 1.0) -> MultiStepPredictor:
         """The same predictor with every norm bound, or every noise bound, multiplied by a factor.
@@ -285,8 +288,12 @@ class MultiStepPredictor:
         return self.boxes_of(held_out, n_jobs).contradicted_by(held_out)
 
     def boxes_of(self, recorded: Trajectories, n_jobs: int | None = None) -> Tube:
-        """The tubes of recorded runs, which begin as uncertain as they or those of the predictor, whichever is more."""
+        """The tubes of recorded runs, which begin as uncertain as they or those of the predictor, whichever is more.
+
+        Where measured histories are the arguments, they are taken as measured.
+        """
         start = np.maximum(recorded.initial_state_noise, self.initial_state_noise)
+        start = self.initial_state_noise if self.runs.has_residual_bound else start
         return self.boxes(recorded.histories, recorded.inputs, initial_state_noise=start, n_jobs=n_jobs)
 
     def envelope(self, n: int, i: int) -> Envelope:
