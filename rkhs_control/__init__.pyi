@@ -18,6 +18,8 @@ from .assumptions.norms import norm_growth as norm_growth
 from .assumptions.outliers import NormDriver as NormDriver
 from .assumptions.outliers import norm_drivers as norm_drivers
 from .assumptions.outliers import norm_outliers as norm_outliers
+from .assumptions.priors import AffinePrior as AffinePrior
+from .assumptions.priors import PriorModel as PriorModel
 from .assumptions.regression import KernelModel as KernelModel
 from .assumptions.regression import cross_validate as cross_validate
 from .assumptions.regression import cross_validate_per_dimension as cross_validate_per_dimension

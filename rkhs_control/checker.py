@@ -127,6 +127,7 @@ def verify(file: str | Path, data: str | Path | None = None, work: int = WORK) -
     precision = ctx.prec
     try:
         check_structure(content)
+        index_models(content)
         budget = Work(work)
         budget.take(work_of(content))
         recordings = None if data is None else read_recordings(Path(data), content, budget)
@@ -210,6 +211,8 @@ def _with_samples(component: dict[str, Any]) -> dict[str, Any]:
         newer[side] = {"bound": proof["bound"], "method": "displacement", "witnesses": [witness]}
         for key in samples:
             samples[key] += proof[key]
+    if component["prior"] is not None:
+        newer["prior"] = {"kind": "affine", **component["prior"]}
     return {**newer, "samples": samples}
 
 
@@ -360,10 +363,7 @@ def _check_component(component: Any, where: str, n_dims: int, noise: list[float]
     """One state after one step."""
     _keys(component, where, "kernel norm_bound noise_bound disturbance_bound prior consistency samples lower upper")
     _check_kernel(component["kernel"], where, n_dims)
-    if component["prior"] is not None:
-        _keys(component["prior"], f"{where}, prior", "offset slopes")
-        _numbers([component["prior"]["offset"]], f"{where}, prior")
-        _numbers(component["prior"]["slopes"], f"{where}, prior", n_dims)
+    _check_prior(component["prior"], f"{where}, prior", n_dims, len(noise))
     for key in ("norm_bound", "noise_bound", "disturbance_bound"):
         _keys(component[key], f"{where}, {key}", "value provenance")
         _plain([component[key]["provenance"]])
@@ -383,6 +383,34 @@ def _check_component(component: Any, where: str, n_dims: int, noise: list[float]
             raise RejectedError(f"{where}: the interval [{number(low)}, {number(high)}] is empty")
     for side in ("lower", "upper"):
         _check_proof(component[side], f"{where}, {side}", n_samples, sum(map(bool, noise)))
+
+
+def _check_prior(prior: Any, what: str, n_dims: int, n_history: int) -> None:
+    """None, an affine function, or values of a model."""
+    if prior is None:
+        return
+    if not isinstance(prior, dict) or prior.get("kind") not in ("affine", "model"):
+        raise RejectedError(f"{what} must be null, affine, or of a model")
+    if prior["kind"] == "affine":
+        _keys(prior, what, "kind offset slopes")
+        _numbers([prior["offset"]], what)
+        _numbers(prior["slopes"], what, n_dims)
+        return
+    _keys(prior, what, "kind name steepness inputs values")
+    _plain([prior["name"]])
+    if prior["steepness"] is not None and min(_numbers(prior["steepness"], what, n_history)) < 0:
+        raise RejectedError(f"{what}: a steepness is negative")
+    for x in _list(prior["inputs"], what, len(_numbers(prior["values"], what))):
+        _numbers(x, what, n_dims)
+    if len({tuple(map(float, x)) for x in prior["inputs"]}) < len(prior["inputs"]):
+        raise RejectedError(f"{what}: a model has two values at one argument")
+
+
+def index_models(content: dict[str, Any]) -> None:
+    """Let the values of models be found by their arguments."""
+    for prior in (component["prior"] for row in content["steps"] for component in row):
+        if prior is not None and prior["kind"] == "model":
+            prior["at"] = dict(zip((tuple(map(float, x)) for x in prior["inputs"]), prior["values"], strict=True))
 
 
 def _check_proof(proof: Any, what: str, n_samples: int, n_uncertain: int) -> None:
@@ -674,19 +702,31 @@ def remainder(component: dict[str, Any], reach: dict[int, arb]) -> arb:
 
 def prior_value(component: dict[str, Any], x: Sequence[float]) -> arb:
     """Of the prior at `x`; zero where there is none."""
-    if component["prior"] is None:
+    prior = component["prior"]
+    if prior is None:
         return arb(0)
-    slopes = component["prior"]["slopes"]
-    return arb(component["prior"]["offset"]) + sum((arb(a) * arb(v) for a, v in zip(slopes, x, strict=True)), arb(0))
+    if prior["kind"] == "affine":
+        return arb(prior["offset"]) + sum((arb(a) * arb(v) for a, v in zip(prior["slopes"], x, strict=True)), arb(0))
+    if (value := prior["at"].get(tuple(x))) is None:
+        raise RejectedError(f"what the prior {quoted(prior['name'])} says at {plain(x)} is not in the certificate")
+    return arb(value)
+
+
+def prior_change(component: dict[str, Any], noise: list[float], *, is_blur: bool = False) -> arb:
+    """How much the prior can change where histories are off by up to `noise`; a blur is what no slopes tell of it."""
+    prior = component["prior"]
+    if prior is None or not any(noise) or (is_blur and prior["kind"] == "affine"):
+        return arb(0)
+    if prior["kind"] == "model" and prior["steepness"] is None:
+        raise RejectedError(f"nobody says how steep the prior {quoted(prior['name'])} is where histories are uncertain")
+    steep = prior["slopes"] if prior["kind"] == "affine" else prior["steepness"]
+    return sum((abs(arb(a)) * arb(e) for a, e in zip(steep, noise, strict=False)), arb(0))
 
 
 def uncertainty(component: dict[str, Any], noise: list[float], n_dims: int) -> arb:
     """How far the plant's value can be from that at an argument that is off by up to `noise` in its first entries."""
     change = displacement(component["kernel"], component["norm_bound"]["value"], noise, n_dims)
-    if component["prior"] is not None:
-        slopes = component["prior"]["slopes"]
-        change += sum((abs(arb(a)) * arb(e) for a, e in zip(slopes, noise, strict=False)), arb(0))
-    return change
+    return change + prior_change(component, noise)
 
 
 def set_precision(precision: int, work: Work, units: int) -> None:
@@ -740,8 +780,10 @@ def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: 
     """The upper bound of the plant over all arguments within `noise` of `x`, or for the lower side of minus it."""
     proof, is_lower = component[side], side == "lower"
 
+    is_model = component["prior"] is not None and component["prior"]["kind"] == "model"
+
     def at(point: Sequence[float], witness: dict[str, Any]) -> arb:
-        middle = prior_value(component, point)
+        middle = prior_value(component, x if is_model else point)
         return witness_value(component, witness, point, is_lower) + (-middle if is_lower else middle)
 
     box = {j: _around(x[j], h) for j, h in enumerate(noise) if h}
@@ -751,6 +793,7 @@ def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: 
         largest = values[0]
         for value in values[1:]:
             largest = largest.max(value)
+        largest += prior_change(component, noise, is_blur=True)
         return largest + remainder(component, {j: (arb(high) - arb(low)) / 2 for j, (low, high) in box.items()})
     value = at(x, proof["witnesses"][0])
     if proof["method"] != "slopes":
@@ -765,12 +808,14 @@ def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: 
                 for witness, is_mirrored in ((rising, False), (falling, True))
             ),
         )
+    value += prior_change(component, noise, is_blur=True)
     return value + remainder(component, {j: arb(noise[j]) for j in box})
 
 
 def steepest(component: dict[str, Any], j: int, rising: arb, falling: arb) -> arb:
     """`|d(m + g)/dx_j|` at most, from upper bounds of `dg/dx_j` and of `-dg/dx_j`."""
-    own = arb(0) if component["prior"] is None else arb(component["prior"]["slopes"][j])
+    prior = component["prior"]
+    own = arb(prior["slopes"][j]) if prior is not None and prior["kind"] == "affine" else arb(0)
     return (rising + own).max(falling - own)
 
 
@@ -1119,7 +1164,8 @@ class Narrowing:
             work.take(kernel_work(component["kernel"], len(points[0]), *((size, size) for size in sizes)))
         else:
             work.take(sum(size * (3 * size + 10 * len(points[0]) + 300) for size in sizes))
-        widths = [remainder(component, {j: arb(noise[j]) for j in uncertain})] * len(points)
+        bent = remainder(component, {j: arb(noise[j]) for j in uncertain})
+        widths = [bent + prior_change(component, noise, is_blur=True)] * len(points)
         for q, (j, k) in enumerate(product(uncertain, range(len(points)))):
             bounds = []
             for is_mirrored, (first, last) in enumerate(pairwise(starts[2 * q : 2 * q + 3])):
@@ -1600,7 +1646,7 @@ def assumptions_in_words(content: dict[str, Any], *, is_narrowed: bool = False) 
                 f"{number(component[key]['value'])} ({quoted(component[key]['provenance'])})"
                 for key in ("norm_bound", "noise_bound", "disturbance_bound")
             )
-            what = "" if component["prior"] is None else " of what an affine prior leaves"
+            what = _prior_in_words(component["prior"])
             kernel = plain(_kernel_in_words(component["kernel"]), 300)
             line = f"step {n}, {named(name)}: {kernel}, norm{what} at most {norm}, noise at most {noise}"
             lines.append(
@@ -1631,6 +1677,13 @@ def assumptions_in_words(content: dict[str, Any], *, is_narrowed: bool = False) 
     if every > 1:
         lines.append(f"a step is {every} samples of the recordings, over which inputs are averaged")
     return lines
+
+
+def _prior_in_words(prior: dict[str, Any] | None) -> str:
+    if prior is None or prior["kind"] == "affine":
+        return "" if prior is None else " of what an affine prior leaves"
+    steep = "" if prior["steepness"] is None else f", at most {', '.join(map(number, prior['steepness']))} steep,"
+    return f" of what the prior {quoted(prior['name'])}, with its values as given{steep} leaves"
 
 
 def _kernel_in_words(kernel: dict[str, Any]) -> str:

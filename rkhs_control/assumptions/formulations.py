@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data.arrays import FloatArray
 from ..kernels.families import KernelFamily
-from .priors import GivenPrior
+from .priors import GivenPrior, as_given
 
 Arguments = Literal["known", "uncertain", "measured"]
 _ARGUMENTS = {
@@ -31,7 +31,7 @@ class Formulation:
     per_dimension: bool = False
 
     def __str__(self) -> str:
-        prior = "no prior" if self.prior is None else f"{self.prior} prior"
+        prior = "no prior" if self.prior is None else f"{as_given(self.prior)} prior"
         scales = "per-dimension" if self.per_dimension else "scaled"
         kernel = self.kernel if isinstance(self.kernel, str) else getattr(self.kernel, "__name__", "kernel")
         return f"{prior}, {_ARGUMENTS[self.arguments]}, {kernel.replace('_', ' ')}, {scales} lengthscales"

@@ -2,18 +2,21 @@
 
 Bounds are of the residual `f - m`, and so is the norm bound, which then need not pay for offsets and trends. `m` is
 a fixed function and no assumption: whatever it is, `m` plus the bounds of the residual bounds the plant, if the norm
-bound is one of the residual.
+bound is one of the residual. Where arguments are uncertain, an affine `m` changes by its slopes, exactly; of a model,
+somebody must say how steep it can be.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from ..arithmetic.rounding import UNIT_ROUNDOFF, dot_up, enlarged
-from ..data.arrays import FloatArray, as_vector
+from ..data.arrays import FloatArray, as_floats, as_vector
 from ..data.trajectories import Trajectories
 from ..errors import InputError
 
@@ -56,8 +59,107 @@ class AffinePrior:
         """How much `m` can change where the first coordinates are off by up to `noise`, rounded up."""
         return dot_up(np.abs(self.slopes)[: len(noise)], noise) if np.any(noise) else 0.0
 
+    def blur(self, noise: FloatArray) -> float:
+        """What of that its slopes do not tell: nothing."""
+        return 0.0
 
-Prior = AffinePrior | None
+    def gradient(self, z: FloatArray) -> FloatArray:
+        """The slopes, at every `z`."""
+        return np.array(self.slopes)
+
+
+@dataclass(frozen=True, eq=False)
+class PriorModel:
+    """A model of the user's as a prior: what the data then bound is what it gets wrong.
+
+    Parameters
+    ----------
+    function : `(history (n_history,), inputs (n_steps, n_inputs)) -> outputs (n_steps, n_outputs)`
+        Outputs at a step must not depend on inputs after it. Its values are taken as they are, and go into certificates
+        as assumed.
+    steepness : (n_history,), optional
+        How much an output can change at most per unit of each entry of the history. It is needed where histories are
+        uncertain, and assumed.
+    name : str
+        What it is called in certificates and reports.
+    """
+
+    function: Callable[[FloatArray, FloatArray], npt.ArrayLike]
+    steepness: tuple[float, ...] | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError(f"a prior model must be a function (history, inputs); got {self.function!r}")
+        if self.steepness is not None:
+            values = as_vector(self.steepness, "steepness")
+            if (values < 0.0).any():
+                raise InputError(f"steepness must be zero or more; got {values.min():g}")
+            object.__setattr__(self, "steepness", tuple(values.tolist()))
+        object.__setattr__(self, "name", self.name or getattr(self.function, "__name__", "model"))
+
+    def __str__(self) -> str:
+        return f"model {self.name!r}"
+
+    def predict(self, history: FloatArray, inputs: FloatArray, n_outputs: int) -> FloatArray:
+        """Its outputs for one plan, checked."""
+        outputs = as_floats(self.function(history.copy(), inputs.copy()), f"prior {self.name!r}")
+        if outputs.shape != (len(inputs), n_outputs) or not np.isfinite(outputs).all():
+            raise InputError(
+                f"prior {self.name!r} must return finite outputs of shape ({len(inputs)}, {n_outputs}) for inputs of "
+                f"shape {inputs.shape}; got {outputs.tolist() if outputs.size < 10 else outputs.shape}"
+            )
+        return outputs
+
+
+@dataclass(frozen=True, eq=False)
+class StepOfModel:
+    """`m(z)`: one output of a model after some steps, `z = (history, u_0, ..., u_{n-1})`."""
+
+    model: PriorModel
+    output: int
+    n_outputs: int
+    n_history: int
+    n_inputs: int
+
+    def __call__(self, Z: FloatArray) -> FloatArray:
+        """`m` at every row of `Z`."""
+        histories, inputs = Z[:, : self.n_history], Z[:, self.n_history :].reshape(len(Z), -1, self.n_inputs)
+        rows = zip(histories, inputs, strict=True)
+        return np.array([self.model.predict(*row, self.n_outputs)[-1, self.output] for row in rows])
+
+    def error(self, Z: FloatArray) -> FloatArray:
+        """Its values are the function."""
+        return np.zeros(len(Z))
+
+    @property
+    def slopes(self) -> tuple[float, ...]:
+        """None are known exactly; `blur` has what it can change."""
+        return (0.0,) * self.n_history
+
+    def change(self, noise: FloatArray) -> float:
+        """How much `m` can change where the history is off by up to `noise`, rounded up."""
+        if not np.any(noise):
+            return 0.0
+        if self.model.steepness is None or len(self.model.steepness) != len(noise):
+            raise InputError(
+                f"prior {self.model.name!r}: histories are uncertain, so PriorModel(..., steepness=...) must say how "
+                f"much it can change per unit of each of their {len(noise)} entries; or take histories as measured "
+                "(arguments='measured', or initial_state_noise=0.0)"
+            )
+        return dot_up(np.array(self.model.steepness), noise)
+
+    def blur(self, noise: FloatArray) -> float:
+        """All of that."""
+        return self.change(noise)
+
+    def gradient(self, z: FloatArray) -> FloatArray:
+        """By differences."""
+        size = 1e-6 * (1.0 + np.abs(z))
+        return (self(z + np.diag(size)) - self(z - np.diag(size))) / (2.0 * size)
+
+
+Prior = AffinePrior | StepOfModel | None
 """None is zero: the kernel describes all of the plant."""
 
 
@@ -69,16 +171,31 @@ def fitted_priors(runs: Trajectories) -> tuple[tuple[AffinePrior, ...], ...]:
     )
 
 
-GivenPrior = Literal["affine"] | None
+GivenPrior = Literal["affine"] | PriorModel | Callable[[FloatArray, FloatArray], npt.ArrayLike] | None
+"""None, a fit to the runs, or a model of the user's."""
+
+
+def as_given(prior: object) -> Literal["affine"] | PriorModel | None:
+    """A prior that is one."""
+    if prior is None or isinstance(prior, PriorModel):
+        return prior
+    if prior == "affine":
+        return "affine"
+    if callable(prior):
+        return PriorModel(prior)
+    raise InputError(f"prior must be 'affine', None, or a function (history, inputs); got {prior!r}")
 
 
 def priors_for(given: GivenPrior, runs: Trajectories) -> tuple[tuple[Prior, ...], ...]:
     """Those that are meant, for every step and state."""
-    if given is None:
+    prior = as_given(given)
+    if prior is None:
         return ((None,) * runs.n_states,) * runs.horizon
-    if given == "affine":
+    if prior == "affine":
         return fitted_priors(runs)
-    raise InputError(f"prior must be 'affine' or None; got {given!r}")
+    assert isinstance(prior, PriorModel)
+    own = tuple(StepOfModel(prior, i, runs.n_states, runs.n_history, runs.n_inputs) for i in range(runs.n_states))
+    return (own,) * runs.horizon
 
 
 def residual(prior: Prior, Z: FloatArray, y: FloatArray, bound: float | FloatArray) -> tuple[FloatArray, FloatArray]:

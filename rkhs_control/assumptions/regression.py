@@ -17,7 +17,7 @@ from ..engine.least_norm import least_norm
 from ..errors import InputError
 from ..kernels.base import Kernel
 from ..kernels.radial import SquaredExponential
-from .priors import AffinePrior
+from .priors import AffinePrior, StepOfModel
 
 Lengthscale = float | Sequence[float]
 """A number, or one per dimension."""
@@ -66,9 +66,9 @@ class KernelModel:
 
 @dataclass(frozen=True, eq=False)
 class ModelWithPrior:
-    """`m(x) + s(x)`: an affine prior, and a kernel model of what it leaves."""
+    """`m(x) + s(x)`: a prior, and a kernel model of what it leaves."""
 
-    prior: AffinePrior
+    prior: AffinePrior | StepOfModel
     rest: KernelModel
 
     def __call__(self, Xq: npt.ArrayLike) -> FloatArray:
@@ -79,6 +79,8 @@ class ModelWithPrior:
         """The model at a CasADi column `(n_dims, 1)`."""
         import casadi
 
+        if not isinstance(self.prior, AffinePrior):
+            raise InputError("planning needs derivatives, and a prior model has none here; plan with an affine prior")
         return self.prior.offset + casadi.DM(self.prior.slopes).T @ x + self.rest.casadi(x)
 
 

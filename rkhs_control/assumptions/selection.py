@@ -174,8 +174,8 @@ def select_assumptions(
     per_dimension : start from the best candidate and go on to a lengthscale for every coordinate
     kernel : the name of one of `FAMILIES`, such as "matern52", or what makes a kernel from a lengthscale
     norm_estimate : `"least_norm"`, the least norm of a function through the intervals, or `"interpolant"`, the paper's
-        Appendix A, which takes the outputs as free of noise and is far larger where they are not; no bound is below the
-        norm of a bump as high as the noise bound, which could hide in the noise
+        Appendix A, which takes the outputs as free of noise and is far larger where they are not; no estimate is below
+        the norm of a bump as high as the noise bound, which could hide in the noise
     safety_factor : the norm bound is the estimate times this. What it costs depends on the data: where noise limits
         what can be told, 3 instead of 1.5 widens boxes by a fifth; with few data or uncertain histories it can double
         them.
@@ -241,10 +241,21 @@ def _choose(
     if settings.norm_estimate == "interpolant":
         data = _for_models(runs, n, i, prior)
         estimate = norm_growth(data.X, data.centre, kernel).estimate
-    hidden, norm = (noise + disturbance) / math.sqrt(kernel.variance), estimate.times(settings.safety_factor)
-    if hidden > norm.value:
-        norm = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
+    norm = with_floor(estimate, found, noise + disturbance, settings.safety_factor, is_tested=not np.isnan(share))
     return _Choice(kernel, norm, found.regularisation, growth, disturbance)
+
+
+def with_floor(
+    estimate: NormBound, found: Nominal, bound: float, safety_factor: float, *, is_tested: bool
+) -> NormBound:
+    """The estimate times the safety factor, and not below what could hide in the noise.
+
+    That is a bump as high as the noise bound, times the safety factor as well, unless held-out blocks test the bounds.
+    """
+    hidden, norm = bound / math.sqrt(found.kernel.variance), estimate.times(safety_factor)
+    floor = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
+    floor = floor if is_tested else floor.times(safety_factor)
+    return floor if floor.value > norm.value else norm
 
 
 def nominal(

@@ -126,8 +126,19 @@ class Function(Part):
 class AffineFunction(Part):
     """`offset + slopes . z`."""
 
+    kind: Literal["affine"] = "affine"
     offset: float
     slopes: list[float]
+
+
+class ModelValues(Part):
+    """What a model says at some arguments, and how steep it is in a history: assumed, not proved."""
+
+    kind: Literal["model"] = "model"
+    name: str
+    steepness: list[float] | None = Field(description="per unit of each entry of a history; null: these are known")
+    inputs: list[list[float]]
+    values: list[float]
 
 
 class Component(Part):
@@ -137,7 +148,9 @@ class Component(Part):
     norm_bound: Assumed
     noise_bound: Assumed
     disturbance_bound: Assumed = Field(description="of what may happen to the plant: widens intervals and bounds")
-    prior: AffineFunction | None = Field(description="is taken off the samples and added to the bounds again")
+    prior: AffineFunction | ModelValues | None = Field(
+        description="is taken off the samples and added to the bounds again"
+    )
     consistency: Function = Field(description="proves that the samples do not refute the assumptions")
     samples: Samples = Field(description="those that the bounds rest on")
     lower: Proof

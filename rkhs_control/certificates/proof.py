@@ -15,6 +15,9 @@ import numpy as np
 
 from .. import __version__
 from ..assumptions.consistency import consistent_function
+from ..assumptions.priors import AffinePrior, Prior
+from ..data.arrays import FloatArray
+from ..data.fields import stacked
 from ..data.files import load_trajectories
 from ..data.observations import Observations
 from ..data.sets import Box
@@ -34,6 +37,7 @@ from .format import (
     Function,
     Halfspaces,
     MadeWith,
+    ModelValues,
     Proof,
     QuestionPart,
     Samples,
@@ -56,7 +60,7 @@ def certificate_file(certificate: Certificate, data_file: str | Path | None, see
     source, file, content = None, None if data_file is None else Path(data_file), ""
     if file is not None:
         content = sha256(file.read_bytes()).hexdigest()
-    is_windowed, functions = _consistent_functions(predictor, n_steps, file, content)
+    is_windowed, functions, recorded = _consistent_functions(predictor, n_steps, file, content)
     if file is not None:
         source = FilePart(name=file.name, sha256=content, is_windowed=is_windowed)
     return CertificateFile(
@@ -82,7 +86,10 @@ def certificate_file(certificate: Certificate, data_file: str | Path | None, see
             initial_state_noise=predictor.initial_state_noise.tolist(),
             shape=predictor.runs.shape,
         ),
-        steps=[[_component(certificate, n, i, functions[n][i]) for i in range(n_states)] for n in range(n_steps)],
+        steps=[
+            [_component(certificate, n, i, functions[n][i], recorded[n].arguments(n + 1)) for i in range(n_states)]
+            for n in range(n_steps)
+        ],
         claim=Claim(
             verdict=certificate.verdict.name,  # type: ignore[arg-type]
             margin=certificate.margin if certificate.margins.size else None,
@@ -92,7 +99,18 @@ def certificate_file(certificate: Certificate, data_file: str | Path | None, see
     )
 
 
-def _component(certificate: Certificate, n: int, i: int, consistency: Function) -> Component:
+def _prior_part(prior: Prior, plan: FloatArray, recorded: FloatArray) -> AffineFunction | ModelValues | None:
+    """The prior; of a model, what it says at the plan and at all recorded arguments that will be looked up."""
+    if prior is None:
+        return None
+    if isinstance(prior, AffinePrior):
+        return AffineFunction(offset=prior.offset, slopes=list(prior.slopes))
+    Z, model = np.unique(np.concatenate([plan, recorded]), axis=0), prior.model
+    steepness = None if model.steepness is None else list(model.steepness)
+    return ModelValues(name=model.name, steepness=steepness, inputs=Z.tolist(), values=prior(Z).tolist())
+
+
+def _component(certificate: Certificate, n: int, i: int, consistency: Function, known: FloatArray) -> Component:
     """State `i` after `n + 1` steps, as it is written to a file."""
     predictor, tube = certificate.predictor, certificate.tube
     envelope, norm, prior = predictor.envelope(n + 1, i), predictor.norm_bounds[n][i], predictor.priors[n][i]
@@ -118,7 +136,9 @@ def _component(certificate: Certificate, n: int, i: int, consistency: Function) 
         disturbance_bound=Assumed(
             value=float(predictor.runs.disturbance_bound[n, i]), provenance=predictor.runs.disturbance_text
         ),
-        prior=None if prior is None else AffineFunction(offset=prior.offset, slopes=list(prior.slopes)),
+        prior=_prior_part(
+            prior, stacked(certificate.question.x0[None], certificate.question.inputs[None, : n + 1]), known
+        ),
         consistency=consistency,
         samples=Samples(
             inputs=data.X[touched].tolist(),
@@ -140,10 +160,10 @@ def _ends(box: Box | None) -> Ends | None:
 @lru_cache(maxsize=1)  # they do not depend on the plan, and plans are saved one after the other
 def _consistent_functions(
     predictor: MultiStepPredictor, n_steps: int, file: Path | None, content: str
-) -> tuple[bool, list[list[Function]]]:
+) -> tuple[bool, list[list[Function]], list[Trajectories]]:
     """For every step and state a function that keeps the assumptions: through all runs, or all that the file holds.
 
-    Also whether the runs are windows of what the file holds, whose `content` has this hash.
+    Also whether the runs are windows of what the file holds, whose `content` has this hash, and these runs or windows.
     """
     runs = predictor.runs
     is_windowed, recorded = (False, [runs] * n_steps) if file is None else _recorded(file, runs, n_steps)
@@ -162,7 +182,7 @@ def _consistent_functions(
                 where = "" if file is None else f"all recordings in {file}, also those that were held out: "
                 raise type(error)(f"{where}step {n + 1}, state {runs.state_names[i]}: {error}") from None
             rows[n].append(Function(inputs=data.X[witness.indices].tolist(), weights=witness.weights.tolist()))
-    return is_windowed, rows
+    return is_windowed, rows, recorded
 
 
 def _both(narrowed: Observations, recorded: Observations) -> Observations:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..assumptions.intervals import step_observations
-from ..assumptions.priors import AffinePrior
+from ..assumptions.priors import AffinePrior, StepOfModel
 from ..assumptions.regression import KernelModel, ModelWithPrior, NominalModel, kernel_ridge
 from ..data.arrays import FloatArray, as_floats, as_points, as_vector
 from ..data.limits import GivenLimits, Intervals, Limits
@@ -242,7 +242,7 @@ def nominal_models(
     """Kernel-ridge models of recorded runs by step and state; what they are made with for all, or likewise."""
     kernel = by_step_and_state(kernels, Kernel, "kernels", runs)
     added = by_step_and_state(regularisations, (float, int), "regularisations", runs)
-    prior = by_step_and_state(priors, (AffinePrior, type(None)), "priors", runs)
+    prior = by_step_and_state(priors, (AffinePrior, StepOfModel, type(None)), "priors", runs)
 
     def model(n: int, i: int) -> NominalModel:
         data = step_observations(runs, n + 1, i, prior=prior[n][i])

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..arithmetic.rounding import enlarged, further_out, outwards, up
 from ..assumptions.intervals import displacement
-from ..assumptions.priors import Prior
+from ..assumptions.priors import AffinePrior, Prior
 from ..data.arrays import FloatArray, IndexArray
 from ..engine.functionals import Derivative, Functional, Points
 from ..engine.witness import Witness
@@ -131,19 +131,20 @@ def set_ends(envelope: Envelope, prior: Prior, boxes: ArgumentBoxes, side: int) 
     flat = points.reshape(-1, points.shape[2])
     bounds = envelope.upper_bounds(envelope.sides[side], [Points.value(z) for z in flat])
     values, gaps = (np.array([getattr(b, key) for b in bounds]).reshape(points.shape[:2]) for key in ("value", "gap"))
-    values = _with_prior(values, prior, points, side)
+    values = _with_prior(values, prior, points if isinstance(prior, AffinePrior) else centres, side)
+    blur = 0.0 if prior is None or method == "point" else prior.blur(boxes.noise)
     witnesses = [tuple(b.witness for b in row) for row in _rows(bounds, points.shape[1])]
     at_centre, further = values[:, 0], np.zeros(len(values))
     if method == "corners":  # the centre only tells what these cost
         values, gaps, points, witnesses = values[:, 1:], gaps[:, 1:], points[:, 1:], [own[1:] for own in witnesses]
-        further = boxes.remainder(kernel, norm)
+        further = boxes.remainder(kernel, norm) + blur
     elif method == "slopes":
         slopes, by_slopes = _slope_bounds(envelope, prior, boxes)
-        further = by_slopes + boxes.remainder(kernel, norm)
+        further = by_slopes + boxes.remainder(kernel, norm) + blur
         witnesses = [(*own, *more) for own, more in zip(witnesses, slopes, strict=True)]
     elif method == "displacement":
         further = further + boxes.displacement(kernel, norm) + (0.0 if prior is None else prior.change(boxes.noise))
-    ends, further = further_out(values.max(axis=1), enlarged(further, 2)), enlarged(further, 2)
+    ends, further = further_out(values.max(axis=1), enlarged(further, 3)), enlarged(further, 3)
     proofs = [
         SetProof(method, own, points[k, at] - boxes.centres[k], int(at))
         for k, (own, at) in enumerate(zip(witnesses, values.argmax(axis=1), strict=True))
@@ -152,12 +153,12 @@ def set_ends(envelope: Envelope, prior: Prior, boxes: ArgumentBoxes, side: int) 
 
 
 def _with_prior(values: FloatArray, prior: Prior, points: FloatArray, side: int) -> FloatArray:
-    """Upper bounds of `g` at points, with the prior there, rounded up."""
+    """Upper bounds of `g`, with the prior at these points, or at one for all bounds of a row, rounded up."""
     if prior is None:
         return values
     flat = points.reshape(-1, points.shape[2])
-    middle = (prior(flat) if side else -prior(flat)).reshape(values.shape)
-    return further_out(up(values + middle), enlarged(prior.error(flat), 2).reshape(values.shape))
+    middle = (prior(flat) if side else -prior(flat)).reshape(points.shape[:2])
+    return further_out(up(values + middle), enlarged(prior.error(flat), 2).reshape(points.shape[:2]))
 
 
 def _slope_bounds(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..assumptions.norms import NormBound
-from ..assumptions.priors import Prior
+from ..assumptions.priors import AffinePrior, Prior
 from ..data.trajectories import Trajectories
 from ..errors import InputError
 from ..kernels.base import Kernel
@@ -42,5 +42,5 @@ def require_slopes(priors: PriorTable, runs: Trajectories) -> None:
     for n, row in enumerate(priors, start=1):
         wanted = runs.n_history + n * runs.n_inputs
         for prior in row:
-            if prior is not None and len(prior.slopes) != wanted:
+            if isinstance(prior, AffinePrior) and len(prior.slopes) != wanted:
                 raise InputError(f"priors[{n - 1}] must have {wanted} slopes; got {len(prior.slopes)}")

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..assumptions.formulations import NOTHING_COMPARED, Arguments, Comparison, Formulation, Trial
 from ..assumptions.priors import GivenPrior, Prior, priors_for
-from ..assumptions.selection import Nominal, Selection, Settings, nominal, norm_estimate_of, residual_bound
+from ..assumptions.selection import Nominal, Selection, Settings, nominal, norm_estimate_of, residual_bound, with_floor
 from ..assumptions.selection import select_assumptions as select_one
 from ..data.arrays import FloatArray
 from ..data.splits import blocks_apart
@@ -212,7 +212,8 @@ def _on_blocks(
             part, prior = runs.subset(kept), priors_for(formulation.prior, runs.subset(kept))[n - 1][i]
             n_corners = 2 ** min(int(np.count_nonzero(runs.initial_state_noise)), MOST_CORNERS)
             few = held[np.linspace(0, len(held) - 1, min(len(held), max(4, _QUERIES // n_corners))).astype(np.int64)]
-            lower, upper = _boxes(part, n, i, found, prior, settings, runs.subset(few))
+            tested = runs.subset(few)
+            lower, upper = _boxes(part, n, i, found, prior, settings, tested, is_tested=not np.isnan(share))
             half, miss = (upper - lower) / 2.0, np.abs(runs.states[few, n, i] - (lower + upper) / 2.0)
             contradicted += int((miss > ROOM * (half + noise)).sum())
             widths.append(half)
@@ -223,14 +224,22 @@ def _on_blocks(
 
 
 def _boxes(
-    part: Trajectories, n: int, i: int, found: Nominal, prior: Prior, settings: Settings, test: Trajectories
+    part: Trajectories,
+    n: int,
+    i: int,
+    found: Nominal,
+    prior: Prior,
+    settings: Settings,
+    test: Trajectories,
+    *,
+    is_tested: bool,
 ) -> tuple[FloatArray, FloatArray]:
     """Of some windows, from others."""
     bound = float(part.noise_bound[n - 1, i] + part.disturbance_bound[n - 1, i])
     estimate, intervals = norm_estimate_of(part, n, i, found, prior, bound, quickly=True)
     if estimate.value > _HOPELESS * float(np.abs(intervals.centre).max() + bound):
         raise SolverError("a hopelessly large norm")
-    norm = max(settings.safety_factor * estimate.value, bound / float(np.sqrt(found.kernel.variance)))
+    norm = with_floor(estimate, found, bound, settings.safety_factor, is_tested=is_tested).value
     samples = UncertainSamples.of(part, n, i, found.kernel, norm, prior)
     envelope = OptimalEnvelope(samples.observations(samples.widening(samples.rounds(1))), found.kernel, norm)
     boxes = ArgumentBoxes(test.arguments(n), part.initial_state_noise)

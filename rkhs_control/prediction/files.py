@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..assumptions.norms import NormBound
-from ..assumptions.priors import AffinePrior
+from ..assumptions.priors import AffinePrior, StepOfModel
 from ..data.trajectories import Trajectories
 from ..envelopes.methods import METHODS, method_name
 from ..errors import InputError
@@ -27,6 +27,8 @@ _PARTS = [field.name for field in fields(Slopes)]
 def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
     """Write a predictor to an NPZ file."""
     path = _npz(file)
+    if any(isinstance(prior, StepOfModel) for row in predictor.priors for prior in row):
+        raise InputError("a predictor with a prior model cannot be saved: a file does not hold functions; select again")
     assumptions = {
         "format": FORMAT,
         "method": method_name(predictor.method),

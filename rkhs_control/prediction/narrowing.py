@@ -171,7 +171,8 @@ class UncertainSamples:
         bounds = slopes.bounds(data, self.norm).reshape(len(own), len(boxes.centres), 2)
         steepest = np.maximum(up(bounds[:, :, 0] + own[:, None]), up(bounds[:, :, 1] - own[:, None]))
         by_slope: FloatArray = (boxes.reach * steepest.T).sum(axis=1)
-        return enlarged(by_slope + boxes.remainder(self.kernel, self.norm), len(own) + 3)
+        by_slope += 0.0 if self.prior is None else self.prior.blur(self.noise)
+        return enlarged(by_slope + boxes.remainder(self.kernel, self.norm), len(own) + 4)
 
 
 def narrowing_rounds(samples: UncertainSamples, most: int) -> tuple[Slopes, ...]:

@@ -18,7 +18,7 @@ from ..arithmetic.rounding import further_out
 from ..assumptions.formulations import NOTHING_COMPARED, Comparison
 from ..assumptions.intervals import uncertainty
 from ..assumptions.norms import NormBound, estimated_text
-from ..assumptions.priors import AffinePrior, Prior
+from ..assumptions.priors import AffinePrior, Prior, PriorModel, StepOfModel, priors_for
 from ..assumptions.selection import select_assumptions
 from ..data.arrays import FloatArray, as_floats, require_finite
 from ..data.fields import stacked
@@ -53,7 +53,7 @@ class MultiStepPredictor:
     runs : Trajectories
     kernels : Kernel, or a list of one per step, each a Kernel or a list of one per state
     norm_bounds : float or NormBound, or lists like `kernels`; kept by step and state, like the kernels
-    priors : AffinePrior, or lists like `kernels`; kernels and norm bounds are then those of what it leaves
+    priors : PriorModel, AffinePrior, or lists like `kernels`; kernels and norm bounds are then those of what it leaves
     method : the class of envelope, `OptimalEnvelope` by default; `options` are further arguments of it
     initial_state_noise : float or (n_states,)
         How far the recorded initial states may be from the true ones, instead of what `runs` say of that. It is always
@@ -89,7 +89,7 @@ class MultiStepPredictor:
         method: type[Envelope] = OptimalEnvelope,
         options: dict[str, Any] | None = None,
         initial_state_noise: npt.ArrayLike | None = None,
-        priors: GivenPriors = None,
+        priors: GivenPriors | PriorModel = None,
         rounds: int = ROUNDS,
         narrowing: NarrowingTable | None = None,
         *,
@@ -98,7 +98,8 @@ class MultiStepPredictor:
     ) -> None:
         runs = runs.with_initial_state_noise(initial_state_noise)
         bounds = by_step_and_state(norm_bounds, (float, int, NormBound), "norm_bounds", runs)
-        table = by_step_and_state(priors, (AffinePrior, type(None)), "priors", runs)
+        priors = priors_for(priors, runs) if isinstance(priors, PriorModel) else priors
+        table = by_step_and_state(priors, (AffinePrior, StepOfModel, type(None)), "priors", runs)
         require_slopes(table, runs)
         values = {
             "runs": runs,
@@ -315,7 +316,7 @@ class MultiStepPredictor:
         """How fast such an end moves with `z`, given what proves it there; zero where there is a kink."""
         gradient = self.envelope(n, i).end_gradient(z + proof.offset, side, proof.witness)
         rest, prior = np.nan_to_num(gradient), self.priors[n - 1][i]
-        return rest if prior is None else rest + np.array(prior.slopes)
+        return rest if prior is None else rest + prior.gradient(z)
 
     def _by_step(self, make: Any) -> tuple[tuple[Any, ...], ...]:
         """`make(n, i)` for every step and state."""
