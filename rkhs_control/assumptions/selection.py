@@ -184,7 +184,7 @@ def select_assumptions(
         `PriorModel` made of one, is taken as it is.
     residual_shares : (n_steps, n_states)
         Take the measured histories as the arguments, and bound what they leave open: by so large a share of the worst
-        error of predictions of what was held out. The noise of the sensor counts towards it.
+        error of predictions of what was held out, less the noise bound, and by their root mean square at least.
     selection_runs : kernels are chosen with at most so many runs; norms are estimated from all
     initial_state_noise : how far recorded initial states may be from the true ones, instead of what `runs` say of that
     """
@@ -287,8 +287,13 @@ def nominal(
 
 
 def residual_bound(found: Nominal, share: float, noise: float) -> float:
-    """What measured histories leave open, beyond the noise of the sensor."""
-    return max(0.0, share * float(np.abs(found.errors).max()) - noise)
+    """What measured histories leave open, beyond the noise of the sensor.
+
+    It is never below the root mean square of the errors: a noise bound that was made for rare spikes must not explain
+    all of them.
+    """
+    typical = float(np.sqrt(np.mean(found.errors**2)))
+    return max(typical, share * float(np.abs(found.errors).max()) - noise)
 
 
 def _blocks(runs: Trajectories, n: int, folds: int) -> list[Fold]:

@@ -156,7 +156,7 @@ def test_rows_without_a_clock_are_one_run_in_their_order_and_that_is_said(tmp_pa
     with pytest.warns(
         rc.RowOrderWarning, match=r"log.csv: without a column 'time' or 'step' the rows count as one run"
     ):
-        runs = read(tmp_path, "sample,x,u\n0,3,5\n1,1,6\n2,2,7\n3,4,\n", horizon=2)
+        runs = read(tmp_path, "n,x,u\n0,3,5\n1,1,6\n2,2,7\n3,4,\n", horizon=2)
     np.testing.assert_array_equal(runs.states[:, :, 0], [[3, 1, 2], [1, 2, 4]])
     assert runs.is_windowed
 
