@@ -281,7 +281,7 @@ def _select(
             "progress": progress,
         }
         names = ("per_dimension", "kernel", "safety_factor")
-        if settings.lengthscales is not None:
+        if settings.lengthscales is not None or settings.norm_bound is not None:  # a norm bound is one of something
             prior = "affine" if settings.prior == "affine" else None
             said = {name: getattr(settings, name) for name in names}
             return select_assumptions(runs, settings.lengthscales, prior=prior, **common, **said)

@@ -150,7 +150,8 @@ class PredictorSettings(Settings):
     """Go on from the best candidate to a lengthscale for every coordinate."""
     prior: Literal["choose", "none", "affine"] = "choose"
     """Kernels and norm bounds describe the plant, or what an affine function that is fitted to the runs leaves. What is
-    not said is chosen by the width of boxes on held-out blocks, unless lengthscales are given: then there is none."""
+    not said is chosen by the width of boxes on held-out blocks; where lengthscales or norm bounds are given, there is
+    none."""
     arguments: Literal["choose", "uncertain", "measured"] = "choose"
     """How uncertain histories of windows are taken: within their noise, or as measured, with an estimated bound."""
     regularisations: list[Positive] = [1e-4, 1e-3, 1e-2, 1e-1]

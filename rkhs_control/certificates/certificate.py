@@ -21,6 +21,7 @@ from ..data.sets import Box
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError, SolverError
 from ..prediction.predictor import MultiStepPredictor
 from ..prediction.tube import Tube
+from .causes import Cause, causes_of
 from .format import CertificateFile
 from .margins import box_margins, constraint_names, input_violation
 
@@ -217,7 +218,12 @@ class Certificate:
 
     def explain(self) -> str:
         """The verdict in a sentence, and what it rests on."""
-        return "; ".join(filter(None, (self.finding(), self.predictor.assumption_text)))
+        return "; ".join(filter(None, (self.finding(), self.reason, self.predictor.assumption_text)))
+
+    @property
+    def reason(self) -> str:
+        """Of an undecided plan: what the width of the worst box is mainly due to; empty for others."""
+        return f"its width is mainly due to {' and '.join(map(str, self.causes[:2]))}" if self.causes else ""
 
     def finding(self) -> str:
         """The verdict, and where or by how much; what is said to be certain is never enlarged by rounding."""
@@ -227,6 +233,15 @@ class Certificate:
         if self.predictor.method.is_certain:
             return text
         return f"{text}; bounds of {self.predictor.method.__name__} hold with a probability only and certify nothing"
+
+    @cached_property
+    def causes(self) -> tuple[Cause, ...]:
+        """Of an undecided plan: what makes the worst box as wide as it is, the largest share first."""
+        if self.verdict is not Verdict.UNDECIDED or self.margin >= 0.0:
+            return ()
+        n, constraint = divmod(int(self.margins.argmin()), self.margins.shape[1])
+        reach = np.abs(self.limits.polytope.normals[constraint]) * (self.tube.upper[n] - self.tube.lower[n])
+        return causes_of(self, n, int(reach.argmax()))
 
     def _where(self) -> str:
         """By how much the nearest box is inside the limits or, if one is not, where."""

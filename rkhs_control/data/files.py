@@ -247,8 +247,9 @@ def _read_hdf5(path: Path, *, is_matlab: bool = False) -> dict[str, Any]:
 
 
 def _scalars(content: dict[str, Any]) -> dict[str, Any]:
-    """The sampling time as a number, and what is one per state as a vector, of which MATLAB makes a matrix."""
-    found = {n: v.item() if n == "sampling_time" and np.size(v) == 1 else v for n, v in content.items()}
+    """Single values as such, and what is one per state as a vector, of which MATLAB makes a matrix."""
+    single = ("sampling_time", "has_residual_bound")
+    found = {n: v.item() if n in single and np.size(v) == 1 else v for n, v in content.items()}
     if np.ndim(noise := found.get("initial_state_noise", 0.0)) > 1:
         found["initial_state_noise"] = np.ravel(noise)
     return found

@@ -107,6 +107,7 @@ class Trajectories:
             "input_units": checked_names(self.input_units, "input_units", "", inputs.shape[2]),
             "sampling_time": positive(self.sampling_time, "sampling_time"),
             "origins": checked_origins(self.origins, len(states)),
+            "has_residual_bound": bool(self.has_residual_bound),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)

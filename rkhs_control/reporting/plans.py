@@ -224,6 +224,8 @@ def changes_section(deciding: ReportedPlan, plans: Sequence[ReportedPlan]) -> Se
 def _change_texts(plan: ReportedPlan) -> Iterator[str]:
     certificate, margins = plan.certificate, plan.margins.get(plan.method, {})
     yield f"Plan {plan.name}. {explanation(certificate)}."
+    if certificate.causes:
+        yield f"The width of its worst box is due to {', '.join(map(str, certificate.causes))}."
     if certificate.input_violation is not None:
         yield "Other inputs: this part of the verdict does not rest on the data or the assumptions at all."
     if certificate.verdict is Verdict.REFUTED:

@@ -154,7 +154,8 @@ class PlansOutcome(Outcome):
                 yield f"plan {plan.name} starts outside the limits; its verdict is about the steps after that"
             for method, certificate in plan.certificates.items():
                 if certificate.verdict is not Verdict.CERTIFIED:
-                    yield f"plan {plan.name}, {method}: {certificate.finding()}"
+                    said = filter(None, (certificate.finding(), certificate.reason))
+                    yield f"plan {plan.name}, {method}: {'; '.join(said)}"
 
     def _about_boxes(self) -> Iterator[str]:
         means = self._mean_volumes()

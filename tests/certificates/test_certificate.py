@@ -322,3 +322,30 @@ def test_a_method_that_is_not_certain_certifies_and_refutes_nothing(predictor, p
         certificate = rc.certify(gaussian, *plan, limits)
         assert certificate.verdict is Verdict.UNDECIDED
         assert "hold with a probability only and certify nothing" in certificate.explain()
+
+
+def test_an_undecided_plan_names_what_its_box_is_due_to(plant, predictor, plan):
+    """The parts are what a small change of each assumption changes."""
+    tube = predictor.boxes(*plan)
+    limits = rc.Box([0.0, 0.0], [9.0, float(tube.lower[2, 1] + tube.upper[2, 1]) / 2.0])
+    certificate = rc.certify(predictor, *plan, state_limits=limits)
+    shares = {cause.name: cause.share for cause in certificate.causes}
+    assert set(shares) <= {"the noise bound", "the norm bound", "too few data near the plan"}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert f"mainly due to {certificate.causes[0].name} (" in certificate.explain()
+    n = int(certificate.margins.argmin()) // certificate.margins.shape[1]
+    gained = [
+        (other.upper - other.lower - tube.upper + tube.lower)[n, 1]
+        for other in (predictor.scaled(**{by: 1.001}).boxes(*plan) for by in ("noise", "norm"))
+    ]
+    by_noise = shares.pop("the noise bound")
+    assert gained[0] / sum(gained) == pytest.approx(by_noise, abs=0.02)
+    decided = rc.certify(predictor, *plan, state_limits=rc.Box([0.0, 0.0], [9.0, 9.0]))
+    assert decided.causes == ()
+    assert decided.reason == ""
+
+
+def test_a_plan_far_from_the_data_is_told_so(predictor, plan):
+    x0, inputs = plan
+    certificate = rc.certify(predictor, x0 + 3.0, inputs, state_limits=rc.Box([0.0, 0.0], [6.0, 6.0]))
+    assert certificate.causes[0].name == "too few data near the plan"
