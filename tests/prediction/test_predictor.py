@@ -56,7 +56,7 @@ def test_noise_of_recorded_initial_states_widens_every_interval(plant, predictor
     runs = recorded(plant, rng, initial_noise=0.01)
     kernels = [[envelope.kernel for envelope in row] for row in predictor.envelopes]
     bounds = [[envelope.norm_bound for envelope in row] for row in predictor.envelopes]
-    careful = rc.MultiStepPredictor(runs, kernels, bounds, initial_state_noise=0.01)
+    careful = rc.MultiStepPredictor(runs, kernels, bounds, initial_state_noise=0.01, rounds=1)
     for n, row in enumerate(careful.envelopes):
         for i, envelope in enumerate(row):
             assert (envelope.data.half_width > runs.noise_bound[n, i]).all()
@@ -87,7 +87,9 @@ def test_boxes_from_measured_states_hold_the_truth_and_those_of_exact_ones_do_no
 def test_how_uncertain_initial_states_are_belongs_to_the_runs(windows):
     cut, test, _ = windows
     kernel = rc.SquaredExponential(2.0)
-    by_runs, told = (rc.MultiStepPredictor(cut, kernel, 1e6, initial_state_noise=noise) for noise in (None, 0.1))
+    by_runs, told = (
+        rc.MultiStepPredictor(cut, kernel, 1e6, initial_state_noise=noise, rounds=0) for noise in (None, 0.1)
+    )
     assert by_runs.initial_state_noise.tolist() == [0.02, 0.02]
     assert told.initial_state_noise.tolist() == told.runs.initial_state_noise.tolist() == [0.1, 0.1]
     assert cut.initial_state_noise.tolist() == [0.02, 0.02]
@@ -95,7 +97,7 @@ def test_how_uncertain_initial_states_are_belongs_to_the_runs(windows):
     assert told.with_runs(whole).initial_state_noise.tolist() == [0.0, 0.0]
     assert told.with_method(rc.ClosedFormEnvelope).initial_state_noise.tolist() == [0.1, 0.1]
     assert told.scaled(noise=2.0).runs.initial_state_noise.tolist() == [0.2, 0.2]
-    chosen = rc.MultiStepPredictor.select(cut, [2.0], initial_state_noise=[0.03, 0.04])
+    chosen = rc.MultiStepPredictor.select(cut, [2.0], initial_state_noise=[0.03, 0.04], rounds=0)
     assert chosen.runs.initial_state_noise.tolist() == [0.03, 0.04]
 
 
@@ -136,7 +138,7 @@ def test_refuted_assumptions_name_windows_that_are_taken_as_exact(windows):
 
 
 def test_saved_predictors_know_that_their_runs_are_windows(windows, tmp_path):
-    predictor = rc.MultiStepPredictor(windows[0], rc.SquaredExponential(2.0), 1e6)
+    predictor = rc.MultiStepPredictor(windows[0], rc.SquaredExponential(2.0), 1e6, rounds=0)
     rc.save_predictor(predictor, tmp_path / "predictor.npz")
     after = rc.load_predictor(tmp_path / "predictor.npz")
     assert after.initial_state_noise.tolist() == [0.02, 0.02]
@@ -196,6 +198,7 @@ def test_saved_predictor_reads_back_to_the_same_boxes(plant, predictor, rng, met
         method,
         {"nugget": 1e-6},
         [0.001, 0.002],
+        rounds=0,
     )
     rc.save_predictor(before, tmp_path / "predictor.npz")
     after = rc.load_predictor(tmp_path / "predictor.npz")
