@@ -14,9 +14,6 @@ from ..arithmetic.rounding import UNIT_ROUNDOFF, sqrt_up
 from ..data.arrays import FloatArray, within_range
 from .base import Kernel
 
-_A_LITTLE = 1.0 + 8.0 * UNIT_ROUNDOFF
-"""More than a few roundings take away."""
-
 
 @dataclass(frozen=True)
 class Scale(Kernel):
@@ -54,7 +51,7 @@ class Scale(Kernel):
         return self.factor * self.kernel.derivative_variance(n_dims)
 
     def bend(self, n_dims: int) -> FloatArray:
-        return sqrt_up(self.factor) * self.kernel.bend(n_dims) * _A_LITTLE
+        return sqrt_up(self.factor) * self.kernel.bend(n_dims) * (1.0 + self.rounding(n_dims))
 
     def rounding(self, n_dims: int) -> float:
         return self.kernel.rounding(n_dims) + 2 * UNIT_ROUNDOFF
@@ -111,7 +108,7 @@ class Sum(Pair):
 
     def bend(self, n_dims: int) -> FloatArray:
         # squared norms of functionals add up, and sums of such roots over coordinates are never smaller (Minkowski)
-        return np.hypot(self.a.bend(n_dims), self.b.bend(n_dims)) * _A_LITTLE
+        return np.hypot(self.a.bend(n_dims), self.b.bend(n_dims)) * (1.0 + self.rounding(n_dims))
 
     def rounding(self, n_dims: int) -> float:
         return max(self.a.rounding(n_dims), self.b.rounding(n_dims)) + 2 * UNIT_ROUNDOFF
@@ -150,9 +147,9 @@ class Product(Pair):
     def bend(self, n_dims: int) -> FloatArray:
         # The squared norm is b0 A^2 + 6 D E + a0 B^2, with the second derivatives D, E of a and b at zero and fourth
         # ones A^2, B^2. All kernels here are mixtures of Gaussians, so 3 D^2 <= a0 A^2, 3 E^2 <= b0 B^2, and the whole
-        # is at most (sqrt(b0) A + sqrt(a0) B)^2.
+        # is at most (sqrt(b0) A + sqrt(a0) B)^2. Rounding of the variances is less than that of the falls.
         a, b = sqrt_up(self.b.variance) * self.a.bend(n_dims), sqrt_up(self.a.variance) * self.b.bend(n_dims)
-        return (a + b) * _A_LITTLE
+        return (a + b) * (1.0 + self.rounding(n_dims))
 
     def rounding(self, n_dims: int) -> float:
         # Each of the two terms is at most the fall itself; the factor b costs its absolute error.

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..arithmetic.rounding import enlarged, further_out, outwards, up
+from ..arithmetic.rounding import LOST_PRODUCTS, UNDERFLOW, enlarged, further_out, outwards, up
 from ..assumptions.intervals import displacement
 from ..assumptions.priors import AffinePrior, Prior
 from ..data.arrays import FloatArray, IndexArray
@@ -108,7 +108,8 @@ class ArgumentBoxes:
         bends = kernel.bend(self.centres.shape[1])[self.uncertain]
         if not np.isfinite(bends).all():
             return np.full(len(self.centres), np.inf)
-        return enlarged(0.5 * norm * (self.reach**2 @ bends), len(bends) + 8)
+        reach = np.maximum(self.reach, UNDERFLOW)  # squares of less would be nothing, however large the rest
+        return enlarged(np.maximum(0.5 * (reach**2 @ (norm * bends)), LOST_PRODUCTS), len(bends) + 8)
 
     def displacement(self, kernel: Kernel, norm: float) -> float:
         """What uncertainty can do to a function of this norm, of whatever kernel, rounded up."""

@@ -12,10 +12,12 @@ of rounds is evaluated again for others, and for the checker, without looking fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 
@@ -50,6 +52,11 @@ class Slopes:
     weights: FloatArray
     norms: FloatArray
     """`|| L - sum_i w_i k_{x_i} ||` of every bound, rounded up."""
+    source: str
+    """Digest of the kernel, the samples' arguments and the uncertain entries, with which alone the norms are right."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", str(self.source))  # files keep it as an array
 
     @classmethod
     def of(cls, envelope: OptimalEnvelope, boxes: ArgumentBoxes) -> Slopes:
@@ -68,6 +75,7 @@ class Slopes:
             np.concatenate([witness.indices for witness in found]),
             np.concatenate([witness.weights for witness in found]),
             np.array(norms),
+            _digest(envelope.kernel, boxes),
         )
 
     def bounds(self, data: Observations, norm_bound: float) -> FloatArray:
@@ -142,7 +150,15 @@ class UncertainSamples:
     def widening(self, rounds: tuple[Slopes, ...]) -> FloatArray:
         """What a chain of rounds leaves of it, for every distinct argument."""
         widening = self.widest
+        if not len(self.boxes.uncertain):
+            return widening
+        own = _digest(self.kernel, self.boxes) if rounds else ""
         for slopes in rounds:
+            if slopes.source != own:
+                raise InputError(
+                    "narrowing was found with other runs, another kernel or other uncertain entries of the history, "
+                    "of which it proves nothing here: give None, and it is found again"
+                )
             widening = np.minimum(widening, self._by_slopes(slopes, self.observations(widening)))
         return widening
 
@@ -173,6 +189,12 @@ class UncertainSamples:
         by_slope: FloatArray = (boxes.reach * steepest.T).sum(axis=1)
         by_slope += 0.0 if self.prior is None else self.prior.blur(self.noise)
         return enlarged(by_slope + boxes.remainder(self.kernel, self.norm), len(own) + 4)
+
+
+def _digest(kernel: Kernel, boxes: ArgumentBoxes) -> str:
+    parts = [kernel.to_dict(), boxes.uncertain, boxes.centres.shape]
+    content = json.dumps(parts, default=lambda array: np.asarray(array).tolist())
+    return sha256(content.encode() + boxes.centres.tobytes()).hexdigest()
 
 
 def narrowing_rounds(samples: UncertainSamples, most: int) -> tuple[Slopes, ...]:
