@@ -111,6 +111,9 @@ class Nominal(NamedTuple):
     regularisation: float
     errors: FloatArray
     """Of predictions of what was held out."""
+    norm: float = 0.0
+    """Of the smoothest model that predicts nearly as well, where it is one of what a prior leaves: noise hides much of
+    that from the least norm."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +254,10 @@ def with_floor(
     """The estimate times the safety factor, and not below what could hide in the noise.
 
     That is a bump as high as the noise bound, times the safety factor as well, unless held-out blocks test the bounds.
+    Unless they do, the norm of the nominal model of what a prior leaves is the estimate where that is larger.
     """
+    if found.norm > estimate.value and not is_tested:
+        estimate = NormBound(found.norm, f"norm of the nominal model of what the prior leaves ({found.norm:.6g})", 1.0)
     hidden, norm = bound / math.sqrt(found.kernel.variance), estimate.times(safety_factor)
     floor = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
     floor = floor if is_tested else floor.times(safety_factor)
@@ -278,12 +284,15 @@ def nominal(
     again = copy.deepcopy(generator)  # for the same folds
     errors = cross_validate(data, candidates, settings.regularisations, rng=generator, **common).errors
     best = _shortest_good(candidates, errors)
-    kernel, ridge = family(candidates[best]), float(settings.regularisations[int(np.argmin(errors[best]))])
+    kernel, by_ridge = family(candidates[best]), errors[best]
     if settings.per_dimension:
         refined = cross_validate_per_dimension(data, [candidates[best]], settings.regularisations, rng=again, **common)
-        kernel, ridge = refined.kernel, refined.regularisation
+        kernel, by_ridge = refined.kernel, refined.errors[int(refined.errors.min(axis=1).argmin())]
+    ridge = float(settings.regularisations[int(np.argmin(by_ridge))])
     parts = _blocks(runs, n, settings.folds)
-    return Nominal(kernel, ridge, held_out_errors(data, kernel, ridge, parts))
+    smoothest = max(np.asarray(settings.regularisations)[by_ridge <= (1.0 + _NEARLY) * by_ridge.min()].tolist())
+    norm = 0.0 if prior is None else kernel_ridge(data, kernel, smoothest).norm
+    return Nominal(kernel, ridge, held_out_errors(data, kernel, ridge, parts), norm)
 
 
 def residual_bound(found: Nominal, share: float, noise: float) -> float:
