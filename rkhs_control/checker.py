@@ -22,7 +22,7 @@ too. A *disturbance bound* widens intervals and bounds alike. Where states were 
 Where the plan's history is uncertain, a bound must hold over a box of arguments: by witnesses at all its corners, or at
 its centre and for the slopes there, and a remainder of second order, `norm_bound / 2 sum_j b_j h_j^2`, where `b_j` is
 how much functions of the kernel can bend. Where those of the recordings are, too, a second file tells how witnesses for
-the slopes at every sample narrow its interval, round by round.
+the slopes at every sample narrow its interval, round by round; the function above must then pass through these, all.
 
 What is *not* proved are the assumptions themselves, the norm bounds and the bounds of noise and disturbances. They are
 printed.
