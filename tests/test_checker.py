@@ -228,7 +228,8 @@ def test_changes_are_rejected_or_harmless(any_file, chunk):
         rejected.setdefault(kind, []).append(not result.accepted)
         if kind in ("bound", "swap") or (kind == "verdict" and content["claim"]["verdict"] != "UNDECIDED"):
             assert not result.accepted, kind
-    assert sum(map(sum, rejected.values())) > 30
+    is_a_box = any(original["question"]["initial_state_noise"])  # of its corners only the largest bound counts
+    assert sum(map(sum, rejected.values())) > (20 if is_a_box else 30)
 
 
 def test_a_bound_tightened_by_a_millionth_is_rejected_with_its_place(file):

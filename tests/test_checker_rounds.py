@@ -243,7 +243,7 @@ def widths_by(rounds, n, norm, half, noise, scale=3.0):
 def follows(content, rounds):
     """Whether all intervals in a certificate of one state are as wide as the rounds leave them, within rounding."""
     noise = np.array(content["data"]["initial_state_noise"])
-    for n, ((component,), size) in enumerate(zip(content["steps"], (4, 5), strict=True), start=1):
+    for n, (component,) in enumerate(content["steps"], start=1):
         half, inputs = component["noise_bound"]["value"], rounds[f"inputs_{n}"]
         widths = half + widths_by(rounds, n, component["norm_bound"]["value"], half, noise)
         place = {tuple(x): k for k, x in enumerate(inputs.tolist())}
@@ -251,7 +251,6 @@ def follows(content, rounds):
             k, y = place[tuple(x)], rounds[f"outputs_{n}_0"]
             if low > y[k] - widths[k] + 1e-9 or high < y[k] + widths[k] - 1e-9:
                 return False
-        assert inputs.shape[1] == size
     return True
 
 
@@ -409,7 +408,7 @@ def test_only_names_of_second_files_are_looked_for(file, content, name):
     assert "data.narrowing.name must be" in looked_up(file).reason
 
 
-def test_deep_nesting_in_older_versions_is_no_certificate(file, content, tmp_path):
+def test_deep_nesting_in_older_versions_is_no_certificate(file):
     model = rc.MultiStepPredictor(lagged_windows(initial_state_noise=0.0), rc.SquaredExponential(3.0), 4.0)
     rc.certify(model, [0.1, 0.2, 0.0], [[0.1]], LIMITS).save(file)
     rewrite(file, as_version_3(json.loads(file.read_text())))

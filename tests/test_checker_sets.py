@@ -199,7 +199,7 @@ def test_a_plan_that_is_better_known_needs_fewer_witnesses(honest, tmp_path):
         assert result.accepted is (methods(honest) == {"displacement"}), result.reason
 
 
-def test_narrower_intervals_are_no_samples_of_the_recordings(honest, tmp_path):
+def test_narrower_intervals_are_no_samples_of_the_recordings(tmp_path):
     """The same sample twice in the table counts with both its intervals."""
     model = predictor_of(rc.SquaredExponential(3.0), [0.01] * 3, with_prior=False)
     rc.save_trajectories(model.runs, tmp_path / "runs.npz")
