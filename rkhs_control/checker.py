@@ -22,7 +22,7 @@ too. A *disturbance bound* widens intervals and bounds alike. Where states were 
 Where the plan's history is uncertain, a bound must hold over a box of arguments: by witnesses at all its corners, or at
 its centre and for the slopes there, and a remainder of second order, `norm_bound / 2 sum_j b_j h_j^2`, where `b_j` is
 how much functions of the kernel can bend. Where those of the recordings are, too, a second file tells how witnesses for
-the slopes at every sample narrow its interval, round by round.
+the slopes at every sample narrow its interval, round by round; the function above must then pass through these, all.
 
 What is *not* proved are the assumptions themselves, the norm bounds and the bounds of noise and disturbances. They are
 printed.
@@ -186,8 +186,8 @@ def read(path: Path) -> dict[str, Any]:
 
 def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
     """Versions 2, which knew no histories, priors or disturbances, and 3, with one witness per bound, as version 4."""
-    is_right = content.get("digest") == digest(content)
     try:
+        is_right = content.get("digest") == digest(content)
         if content["version"] == 2:
             none = {"disturbance_bound": {"value": 0.0, "provenance": "none"}, "prior": None}
             rows = [[{**component, **none} for component in row] for row in content["steps"]]
@@ -196,7 +196,7 @@ def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
             content = {**content, "data": {"shape": [1, 0, 1], **content["data"]}, "steps": rows}
         steps = [[_with_samples(component) for component in row] for row in content["steps"]]
         newer = {**content, "version": VERSION, "data": {**content["data"], "narrowing": None}, "steps": steps}
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, RecursionError):
         return content
     return {**newer, "digest": digest(newer) if is_right else ""}
 
@@ -291,6 +291,8 @@ def check_structure(content: dict[str, Any]) -> None:
     if data["narrowing"] is not None:
         _keys(data["narrowing"], "data.narrowing", "name sha256")
         _plain(list(data["narrowing"].values()))
+        if not re.fullmatch(r"narrowing_[0-9a-f]{1,64}\.npz", str(data["narrowing"]["name"])):
+            raise RejectedError("data.narrowing.name must be narrowing_, part of its hash, and .npz")
     _plain([data["n_runs"], data["sha256"], *content["made_with"].values()])
     for key in ("state_names", "input_names"):
         names = _list(question[key], key)
@@ -502,10 +504,34 @@ def work_of(content: dict[str, Any], n_recorded: dict[int, int] | None = None) -
             ]
             if n_recorded is not None:
                 shapes = [(n_rows, support)]
+            else:
+                units += sum(slopes_work(component, side, n_dims) for side in ("lower", "upper"))
             n_priors = 0 if component["prior"] is None else n_rows + 2 * len(sizes)
             units += (n_rows + 8 * n_priors) * n_dims
             units += kernel_work(component["kernel"], n_dims, *shapes, (2, 1), (2, 1))
     return units
+
+
+def slopes_work(component: dict[str, Any], side: str, n_dims: int) -> int:
+    """What bounds of slopes, and how much functions bend, take in addition."""
+    proof = component[side]
+    if proof["method"] not in ("corners", "slopes"):
+        return 0
+    sizes = [len(witness["weights"]) for witness in proof["witnesses"]]
+    if proof["method"] == "corners":
+        return 40 * _n_evaluated(component["kernel"]) * (len(sizes).bit_length() - 1)
+    return sum(slope_work(component["kernel"], n_dims, size) for size in sizes)
+
+
+def slope_work(kernel: dict[str, Any], n_dims: int, size: int) -> int:
+    """Of `weighted_bound` for a slope by so many weights, where the kernel matrix is known."""
+    return 3 * size**2 + _n_evaluated(kernel) * (150 + size * (60 + 10 * n_dims))
+
+
+def _n_evaluated(kernel: dict[str, Any]) -> int:
+    """How many radial kernels are evaluated for a slope; those in products for the other factor's slope, too."""
+    n_parts = sum(_n_evaluated(kernel[key]) for key in ("kernel", "a", "b") if key in kernel)
+    return (n_parts or 1) + (_size(kernel)[1] if kernel["kind"] == "Product" else 0)
 
 
 def kernel_work(kernel: dict[str, Any], n_dims: int, *shapes: tuple[int, int]) -> int:
@@ -786,8 +812,8 @@ def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: 
         middle = prior_value(component, x if is_model else point)
         return witness_value(component, witness, point, is_lower) + (-middle if is_lower else middle)
 
-    box = {j: _around(x[j], h) for j, h in enumerate(noise) if h}
     if proof["method"] == "corners":
+        box = {j: _around(x[j], h) for j, h in enumerate(noise) if h}
         corners = ([*map(dict(zip(box, ends, strict=True)).get, range(len(x)), x)] for ends in product(*box.values()))
         values = [at(corner, witness) for corner, witness in zip(corners, proof["witnesses"], strict=True)]
         largest = values[0]
@@ -798,7 +824,8 @@ def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: 
     value = at(x, proof["witnesses"][0])
     if proof["method"] != "slopes":
         return value + uncertainty(component, noise, len(x))
-    for k, j in enumerate(box):
+    uncertain = [j for j, h in enumerate(noise) if h]
+    for k, j in enumerate(uncertain):
         rising, falling = proof["witnesses"][1 + 2 * k : 3 + 2 * k]
         value += arb(noise[j]) * steepest(
             component,
@@ -809,7 +836,7 @@ def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: 
             ),
         )
     value += prior_change(component, noise, is_blur=True)
-    return value + remainder(component, {j: arb(noise[j]) for j in box})
+    return value + remainder(component, {j: arb(noise[j]) for j in uncertain})
 
 
 def steepest(component: dict[str, Any], j: int, rising: arb, falling: arb) -> arb:
@@ -822,7 +849,8 @@ def steepest(component: dict[str, Any], j: int, rising: arb, falling: arb) -> ar
 def _around(x: float, h: float) -> tuple[float, float]:
     """Doubles next to `x - h` and `x + h`, and not between them."""
     low, high = math.nextafter(x - h, -math.inf), math.nextafter(x + h, math.inf)
-    if not (Fraction(low) <= Fraction(x) - Fraction(h) and Fraction(high) >= Fraction(x) + Fraction(h)):
+    is_finite = math.isfinite(low) and math.isfinite(high)
+    if not (is_finite and Fraction(low) <= Fraction(x) - Fraction(h) and Fraction(high) >= Fraction(x) + Fraction(h)):
         raise RejectedError("a history is too uncertain for doubles")
     return low, high
 
@@ -850,6 +878,7 @@ def _slack(
     claimed = component[side]["bound"] * (1 if side == "upper" else -1)
     sizes = [len(witness["weights"]) + 1 for witness in component[side]["witnesses"]]
     units = kernel_work(component["kernel"], len(x), *((size, size) for size in sizes), (2, 1))
+    units += slopes_work(component, side, len(x))
     for precision in PRECISIONS:
         set_precision(precision, work, units)
         proved = proved_end(component, side, x, noise) + arb(component["disturbance_bound"]["value"])
@@ -865,11 +894,13 @@ def _slack(
 
 
 class Sample(NamedTuple):
-    """`f(x)` lies between `least` and `most`, each further out by the same amount, which goes with all samples."""
+    """`f(x)` lies between `least` and `most`, each further out by the same amount."""
 
     x: State
     least: float | arb
     most: float | arb
+    widening: arb | None = None
+    """That amount, where it is not the one that goes with all samples."""
 
 
 def check_samples(
@@ -880,20 +911,19 @@ def check_samples(
     Returns what was done in words, and how many samples were found.
     """
     question, data = content["question"], content["data"]
+    is_given = recordings is not None and data["narrowing"] is not None and narrowing is None
     n_found = n_intervals = 0
     for n, row in enumerate(content["steps"], start=1):
         n_dims = len(question["x0"]) + n * len(question["input_names"])
         recorded = None if recordings is None else recordings.samples(n)
         for i, (name, component) in enumerate(zip(question["state_names"], row, strict=True)):
             where = f"step {n}, state {named(name)}"
-            if recorded is None or data["narrowing"] is not None:
-                check_consistency(component, _touched(component), lambda: arb(0), where, work)
             if recorded is None:
+                check_consistency(component, _touched(component), lambda: arb(0), where, work)
                 continue
 
             def widening(component: dict[str, Any] = component, n_dims: int = n_dims) -> arb:
-                noise, disturbance = (component[key]["value"] for key in ("noise_bound", "disturbance_bound"))
-                return arb(noise) + arb(disturbance) + uncertainty(component, data["initial_state_noise"], n_dims)
+                return _half(component) + uncertainty(component, data["initial_state_noise"], n_dims)
 
             if not recorded:
                 raise RejectedError(f"{where}: no recording has so many steps")
@@ -901,10 +931,14 @@ def check_samples(
             samples = _residuals(component, outputs)
             narrowed = {}
             if narrowing is not None:
-                narrowed = narrowing.widenings(component, n, i, outputs, data["initial_state_noise"], where, work)
-            is_given = data["narrowing"] is not None and narrowing is None
+                narrowed = narrowing.samples(component, n, i, outputs, data["initial_state_noise"], where, work)
             n_found += _look_up(component, samples, widening, narrowed, where, is_given=is_given)
-            check_consistency(component, list(samples.values()), widening, where, work)
+            if is_given:
+                check_consistency(component, _touched(component), lambda: arb(0), where, work)
+            work.take(
+                kernel_work(component["kernel"], n_dims, (len(narrowed), len(component["consistency"]["inputs"])))
+            )
+            check_consistency(component, _all_intervals(samples, narrowed), widening, where, work)
             n_intervals += len(samples)
     if recordings is None:
         return "samples not looked up: intervals are taken as given", None
@@ -913,10 +947,33 @@ def check_samples(
         begin = "from their first instants on"
         if any(len(states) - 1 > len(content["steps"]) for states, _ in recordings.runs):
             begin += " (what begins at later ones was not used)"
+    found = f"{n_found:,} samples found in the recordings"
+    if is_given:
+        found += ", how narrow their intervals are is taken as given"
     return (
-        f"{n_found:,} samples found in the recordings, consistency proved through all {n_intervals:,} recorded "
-        f"intervals of {len(recordings.runs):,} runs, {begin}"
+        f"{found}, consistency proved through all {n_intervals:,} recorded intervals of {len(recordings.runs):,} "
+        f"runs, {begin}"
     ), n_found
+
+
+def _all_intervals(samples: dict[State, Sample], narrowed: dict[State, Sample]) -> list[Sample]:
+    """Those of all that was recorded, and the narrower ones: each once, if they are of the same outputs.
+
+    What narrowed some intervals rests on all the others. A function in them all keeps that from being a contradiction.
+    """
+    kept = dict(samples)
+    more = []
+    for x, sample in narrowed.items():
+        if (sample.least, sample.most) == (samples[x].least, samples[x].most):
+            kept[x] = sample
+        else:
+            more.append(sample)
+    return [*kept.values(), *more]
+
+
+def _half(component: dict[str, Any]) -> arb:
+    """How far a recorded value may be from that of the plant at the true argument."""
+    return arb(component["noise_bound"]["value"]) + arb(component["disturbance_bound"]["value"])
 
 
 def _residuals(component: dict[str, Any], outputs: dict[State, list[float]]) -> dict[State, Sample]:
@@ -932,8 +989,9 @@ def _touched(component: dict[str, Any]) -> list[Sample]:
     """The samples that bounds rest on, each once."""
     found: dict[State, Sample] = {}
     for x, (low, high) in zip(component["samples"]["inputs"], component["samples"]["intervals"], strict=True):
-        _, least, most = found.get(key := tuple(map(float, x)), (key, low, high))
-        found[key] = Sample(key, max(least, low), min(most, high))
+        key = tuple(map(float, x))
+        before = found.get(key, Sample(key, low, high))
+        found[key] = Sample(key, max(before.least, low), min(before.most, high), arb(0))
     return list(found.values())
 
 
@@ -941,23 +999,25 @@ def _look_up(
     component: dict[str, Any],
     samples: dict[State, Sample],
     widening: Callable[[], arb],
-    narrowed: dict[State, arb],
+    narrowed: dict[State, Sample],
     where: str,
     *,
     is_given: bool,
 ) -> int:
     """Every sample that bounds rest on was recorded, and its interval follows; returns how many there are.
 
-    `narrowed` tells of some that they are widened by less. Intervals that are taken as given need not follow.
+    `narrowed` tells of some that they are widened by less. What is taken as given is how much uncertain histories
+    do, which may be nothing.
     """
     ctx.prec = PRECISIONS[0]
-    wider, touched = widening(), _touched(component)
-    for x, low, high in touched:
+    wider, touched = _half(component) if is_given else widening(), _touched(component)
+    for x, low, high, _ in touched:
         sample = samples.get(x)
         if sample is None:
             raise RejectedError(f"{where}: the sample at {plain(x)} is not in the recordings")
-        by = narrowed.get(x, wider)
-        if not (is_given or (arb(sample.least) - by >= arb(low) and arb(sample.most) + by <= arb(high))):
+        own = narrowed[x].widening if x in narrowed else None
+        by = wider if own is None else own
+        if not (arb(sample.least) - by >= arb(low) and arb(sample.most) + by <= arb(high)):
             raise RejectedError(f"{where}: the interval at {plain(x)} does not follow from the recordings")
     return len(touched)
 
@@ -1014,7 +1074,9 @@ class Fit(NamedTuple):
 
     def ends(self, i: int) -> tuple[arb, arb]:
         """The interval of one sample, widened."""
-        return arb(self.samples[i].least) - self.widening, arb(self.samples[i].most) + self.widening
+        _, least, most, own = self.samples[i]
+        wider = self.widening if own is None else own
+        return arb(least) - wider, arb(most) + wider
 
     def is_repaired(self, work: Work) -> bool:
         """Whether a sum of kernels at some samples, added to the function `g`, makes it pass through all intervals.
@@ -1085,7 +1147,7 @@ class Narrowing:
 
     arrays: dict[str, Array]
 
-    def widenings(
+    def samples(
         self,
         component: dict[str, Any],
         n: int,
@@ -1094,8 +1156,8 @@ class Narrowing:
         noise: list[float],
         where: str,
         work: Work,
-    ) -> dict[State, arb]:
-        """By how much every sample's interval is wider than what was recorded there, as the last round proves."""
+    ) -> dict[State, Sample]:
+        """The samples in it, and by how much the intervals are wider than what was recorded: what is proved of that."""
         if f"starts_{n}_{i}_0" not in self.arrays or not component["samples"]["inputs"]:
             return {}
         try:
@@ -1112,18 +1174,19 @@ class Narrowing:
         noise: list[float],
         where: str,
         work: Work,
-    ) -> dict[State, arb]:
+    ) -> dict[State, Sample]:
         n_dims = len(component["samples"]["inputs"][0])
         inputs, recorded = self.arrays[f"inputs_{n}"].rows(n_dims), self.arrays[f"outputs_{n}_{i}"].numbers()
         found: dict[State, list[float]] = {}
+        known = {x: set(values) for x, values in outputs.items()}
         for x, y in zip(inputs, recorded, strict=True):
-            if y not in outputs.get(x, ()):
+            if y not in known.get(x, ()):
                 raise RejectedError(f"{where}: a sample that narrows others, at {plain(x)}, is not in the recordings")
             found.setdefault(x, []).append(y)
         samples = _residuals(component, found)
         ctx.prec = PRECISIONS[0]
         points = list(samples)
-        half = arb(component["noise_bound"]["value"]) + arb(component["disturbance_bound"]["value"])
+        half = _half(component)
         widths = [uncertainty(component, noise, n_dims)] * len(points)
         matrix = None
         if len(points) <= MOST_IN_MATRIX:
@@ -1138,7 +1201,7 @@ class Narrowing:
             ]
             proved = self._round(f"{n}_{i}_{r}", component, points, matrix, ends, noise, work)
             widths = [old.min(new) for old, new in zip(widths, proved, strict=True)]
-        return {x: half + width for x, width in zip(points, widths, strict=True)}
+        return {x: samples[x]._replace(widening=half + width) for x, width in zip(points, widths, strict=True)}
 
     def _round(
         self,
@@ -1152,18 +1215,19 @@ class Narrowing:
     ) -> list[arb]:
         """What one round proves, from the intervals of the one before it."""
         uncertain = [j for j, h in enumerate(noise) if h]
-        starts = list(map(int, self.arrays[f"starts_{name}"].numbers()))
-        rows = list(map(int, self.arrays[f"rows_{name}"].numbers()))
+        starts, rows = (self.arrays[f"{key}_{name}"].whole_numbers() for key in ("starts", "rows"))
         weights = self.arrays[f"weights_{name}"].numbers()
         if len(starts) != 2 * len(uncertain) * len(points) + 1 or any(a > b for a, b in pairwise(starts)):
             raise ValueError("a round has not as many bounds as there are slopes")
+        if (starts[0], starts[-1]) != (0, len(weights)):
+            raise ValueError("a round has not as many weights as its bounds")
         if not 0 <= min(rows, default=0) <= max(rows, default=0) < len(points) or len(rows) != len(weights):
             raise ValueError("a weight is on a sample that is not there")
-        sizes = [b - a + 1 for a, b in pairwise(starts)]
+        kernel, n_dims = component["kernel"], len(component["samples"]["inputs"][0])
+        sizes = [b - a for a, b in pairwise(starts)]
+        work.take(sum(slope_work(kernel, n_dims, size) for size in sizes))
         if matrix is None:
-            work.take(kernel_work(component["kernel"], len(points[0]), *((size, size) for size in sizes)))
-        else:
-            work.take(sum(size * (3 * size + 10 * len(points[0]) + 300) for size in sizes))
+            work.take(kernel_work(kernel, n_dims, *((size, size) for size in sizes)))
         bent = remainder(component, {j: arb(noise[j]) for j in uncertain})
         widths = [bent + prior_change(component, noise, is_blur=True)] * len(points)
         for q, (j, k) in enumerate(product(uncertain, range(len(points)))):
@@ -1182,9 +1246,8 @@ def read_narrowing(folder: Path, content: dict[str, Any], work: Work) -> Narrowi
     part = content["data"]["narrowing"]
     if part is None:
         return None
-    name = str(part["name"])
-    path = folder / name
-    if path.name != name or not path.is_file():
+    name, path = str(part["name"]), folder / str(part["name"])
+    if not path.is_file():
         return None
     try:
         with path.open("rb") as stream:
@@ -1195,11 +1258,13 @@ def read_narrowing(folder: Path, content: dict[str, Any], work: Work) -> Narrowi
             raise ValueError("too many members")
         work.take(len(raw))
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            names = [member.removesuffix(".npy") for member in archive.namelist()]
+            members = archive.infolist()
+            work.take(sum(member.file_size for member in members) + 1000 * len(members))
+            names = [member.filename.removesuffix(".npy") for member in members]
             return Narrowing({key: Array.read(archive, key) for key in names})
     except OSError as error:
         raise UnreadableError(f"{plain(name)}: {error.strerror or plain(error)}") from None
-    except (ValueError, EOFError, RuntimeError, struct.error, zlib.error, zipfile.BadZipFile) as error:
+    except _BROKEN as error:
         raise UnreadableError(f"{plain(name)}: not readable ({plain(error)})") from None
 
 
@@ -1249,6 +1314,8 @@ def _breaks_input_limits(question: dict[str, Any]) -> bool:
 # ---- recordings
 
 Runs = list[tuple[list[State], list[State]]]
+_BROKEN = (ValueError, EOFError, OverflowError, RuntimeError, struct.error, csv.Error, zlib.error, zipfile.BadZipFile)
+"""What reading a file that somebody made up can end in."""
 
 
 @dataclass(frozen=True)
@@ -1331,7 +1398,7 @@ def read_recordings(path: Path, content: dict[str, Any], work: Work) -> Recordin
             raise ValueError("the ending must be .csv or .npz")
     except OSError as error:
         raise UnreadableError(f"{name}: {error.strerror or plain(error)}") from None
-    except (ValueError, EOFError, RuntimeError, struct.error, csv.Error, zlib.error, zipfile.BadZipFile) as error:
+    except _BROKEN as error:
         raise UnreadableError(f"{name}: not readable as recordings ({plain(error)})") from None
     work.take(work_of(content, recordings.n_samples(len(question["inputs"]))))
     return recordings
@@ -1518,9 +1585,10 @@ class Array(NamedTuple):
     @classmethod
     def read(cls, archive: zipfile.ZipFile, name: str) -> Array:
         """Of what is in it, only the header is understood here."""
-        if f"{name}.npy" not in archive.namelist():
-            raise ValueError(f"there are no {name} in it")
-        info = archive.getinfo(f"{name}.npy")
+        try:
+            info = archive.getinfo(f"{name}.npy")
+        except KeyError:
+            raise ValueError(f"there are no {name} in it") from None
         if info.file_size > MAX_DATA_BYTES or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{name} is too large, or packed in an unusual way")
         with archive.open(info) as stream:  # by and by: a small file can unpack to a large one
@@ -1550,10 +1618,18 @@ class Array(NamedTuple):
 
     def numbers(self) -> State:
         """All entries in the order of the file; each must be finite."""
+        self.shape_of(len(self.shape))
         values = struct.unpack(f"<{len(self.content) // 8}d", self.content)
         if not all(map(math.isfinite, values)):
             raise ValueError("a number is not finite")
         return values
+
+    def whole_numbers(self) -> list[int]:
+        """All entries, each of which must be one."""
+        values = self.numbers()
+        if not all(map(float.is_integer, values)):
+            raise ValueError("a number is not whole")
+        return list(map(int, values))
 
     def rows(self, n_columns: int) -> list[State]:
         """The rows of a table with so many columns."""
@@ -1571,7 +1647,6 @@ class Array(NamedTuple):
 
     def by_row(self, n_rows: int, n_columns: int) -> list[State]:
         """One bound for all, one per column, or one per row and column."""
-        self.shape_of(len(self.shape))
         values = self.numbers()
         if self.shape not in ((), (n_columns,), (n_rows, n_columns)):
             raise ValueError(f"bounds of shape {self.shape} do not go with {n_rows} steps and {n_columns} states")

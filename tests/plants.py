@@ -62,3 +62,21 @@ def swings(rng, n_steps, noise):
     torques = np.repeat(rng.uniform(-1.0, 1.0, (n_steps // 3 + 1, 1)), 3, axis=0)[:n_steps]
     states = Pendulum().simulate(rng.uniform(-0.3, 0.3, 2), torques)
     return states, states + rng.uniform(-noise, noise, states.shape), torques
+
+
+def lagged(rng, n_steps, noise):
+    """One run of a plant whose future depends on its last three outputs: these as measured, and the inputs."""
+    inputs, outputs = rng.uniform(-1.0, 1.0, (n_steps, 1)), [0.1, 0.2, 0.0]
+    for held in inputs[2:, 0]:
+        outputs.append(0.6 * outputs[-1] + 0.2 * np.sin(outputs[-2]) - 0.1 * outputs[-3] + 0.4 * held)
+    truth = np.array(outputs)[:, None]
+    return truth + rng.uniform(-noise, noise, truth.shape), inputs
+
+
+def lagged_windows(n_steps=45, noise=0.01, **options):
+    """Windows of two steps of that plant, with three outputs for a history."""
+    recording = lagged(np.random.default_rng(1), n_steps, noise)
+    names = {"state_names": ["y"], "input_names": ["u"]}
+    return rc.Trajectories.from_recordings(
+        [recording], 2, **({"noise_bound": noise, "output_lags": 3} | names | options)
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flint import arb
+from flint import arb, arb_series
 
 import rkhs_control as rc
 
@@ -78,6 +78,33 @@ def ball_kernel(kernel, x, y):
         return (1 + (3 * s).sqrt()) * (-(3 * s).sqrt()).exp()
     r = (5 * s).sqrt()
     return (1 + r + r**2 / 3) * (-r).exp()
+
+
+def ball_series(kernel, x, y, direction):
+    """`k(x + t d, y)` as a power series in `t >= 0`, up to `t^4`, in ball arithmetic."""
+    if isinstance(kernel, rc.Scale):
+        return arb(kernel.factor) * ball_series(kernel.kernel, x, y, direction)
+    if isinstance(kernel, rc.Sum | rc.Product):
+        a, b = (ball_series(part, x, y, direction) for part in (kernel.a, kernel.b))
+        return a + b if isinstance(kernel, rc.Sum) else a * b
+    scales = np.broadcast_to(kernel.lengthscale, len(x))
+    s = arb_series([0], prec=5)
+    for a, b, c, d in zip(x, y, scales, direction, strict=True):
+        s += arb_series([(arb(float(a)) - arb(float(b))) / arb(float(c)), d / arb(float(c))], prec=5) ** 2
+    if isinstance(kernel, rc.SquaredExponential):
+        return (-s / 2).exp()
+    if isinstance(kernel, rc.RationalQuadratic):
+        alpha = arb(kernel.alpha)
+        return (-alpha * (1 + s / (2 * alpha)).log()).exp()
+    is_same = list(x) == list(y)
+    r = arb_series([0, s[2].sqrt()], prec=5) if is_same else s.sqrt()
+    if isinstance(kernel, rc.Matern12):
+        return (-r).exp()
+    if isinstance(kernel, rc.Matern32):
+        r = arb(3).sqrt() * r
+        return (1 + r) * (-r).exp()
+    r = arb(5).sqrt() * r
+    return (1 + r + r * r / 3) * (-r).exp()
 
 
 def round_up(value) -> float:

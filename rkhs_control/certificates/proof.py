@@ -48,6 +48,9 @@ from .narrowing_file import narrowing_part
 if TYPE_CHECKING:
     from .certificate import Certificate
 
+_GIVEN = "given with the runs"
+_OF_RESIDUAL_BOUNDS = "estimated: what measured histories leave open in predictions of what was held out"
+
 
 def certificate_file(certificate: Certificate, data_file: str | Path | None, seed: int | None) -> CertificateFile:
     """The content of `Certificate.save`."""
@@ -132,9 +135,10 @@ def _component(certificate: Certificate, n: int, i: int, consistency: Function, 
     return Component(
         kernel=envelope.kernel.to_dict(),
         norm_bound=Assumed(value=norm.value, provenance=norm.provenance),
-        noise_bound=Assumed(value=float(predictor.runs.noise_bound[n, i]), provenance="given with the runs"),
+        noise_bound=Assumed(value=float(predictor.runs.noise_bound[n, i]), provenance=_GIVEN),
         disturbance_bound=Assumed(
-            value=float(predictor.runs.disturbance_bound[n, i]), provenance=predictor.runs.disturbance_text
+            value=float(predictor.runs.disturbance_bound[n, i]),
+            provenance=_OF_RESIDUAL_BOUNDS if predictor.runs.has_residual_bound else _GIVEN,
         ),
         prior=_prior_part(
             prior, stacked(certificate.question.x0[None], certificate.question.inputs[None, : n + 1]), known

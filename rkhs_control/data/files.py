@@ -72,16 +72,17 @@ def load_trajectories(
         raise InputError(f"{path}: there is no {missing[0]!r} in it; there is: {', '.join(sorted(content))}")
     known, shape = {name: value for name, value in content.items() if name in _FIELDS}, shape_of(overrides, horizon)
     if "noise_bound" in overrides and _starts_as_noisy(known):
-        given = as_floats(overrides["noise_bound"], "noise_bound")
-        overrides.setdefault("initial_state_noise", given.max(axis=0) if given.ndim == 2 else given)
+        noise = as_floats(overrides["noise_bound"], "noise_bound")
+        overrides.setdefault("initial_state_noise", noise.max(axis=0) if noise.ndim == 2 else noise)
     for field, names in (("state_names", tuple(state_names)), ("input_names", tuple(input_names))):
         if names and known.setdefault(field, names) != names:
             raise InputError(f"{path}: {field} in it are {', '.join(known[field])}, not {', '.join(names)}")
     try:
-        bounds = bounds_as_read(overrides)
-        runs = Trajectories(**{**known, **overrides, **bounds})
-        noise = bounds.get("initial_state_noise")
-        return runs if horizon is None else runs.windows(horizon, stride, initial_state_noise=noise, **shape)
+        given = {**overrides, **bounds_as_read(overrides)}
+        if horizon is None:
+            return Trajectories(**{**known, **given})
+        noise = given.pop("initial_state_noise", None)  # of the windows, whose histories may have more entries
+        return Trajectories(**{**known, **given}).windows(horizon, stride, initial_state_noise=noise, **shape)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 

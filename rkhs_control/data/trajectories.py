@@ -278,13 +278,6 @@ class Trajectories:
         how = "may be off by the noise bound" if is_default else "may be off"
         return f"{start} {how}: {self.by_state(self.initial_state_noise[: self.n_states])}"
 
-    @property
-    def disturbance_text(self) -> str:
-        """Where the disturbance bound comes from."""
-        if not self.has_residual_bound:
-            return "given with the runs"
-        return "estimated: what measured histories leave open in predictions of what was held out"
-
     def by_state(self, values: FloatArray) -> str:
         """`c_A by 0.1, c_B by 0.2`, for messages."""
         return ", ".join(map("{} by {:g}".format, self.state_names, values))

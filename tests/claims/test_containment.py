@@ -64,20 +64,16 @@ def test_bounds_are_proved_by_the_checker(chunk):
         problem = random_problem(rng, n_queries=1)
         envelope = envelope_of(problem, rng)
         band, x = envelope.bounds(problem.queries), problem.queries[0]
-        proofs = {}
+        data = envelope.data
+        intervals = np.stack([data.lower, data.upper], axis=1).tolist()
+        parts = {"samples": {"inputs": data.X.tolist(), "intervals": intervals}}
         for side, bound, witness in zip(
             ("lower", "upper"), (band.lower[0], band.upper[0]), band.witness(0), strict=True
         ):
-            data, touched = envelope.data, witness.indices
-            intervals = np.stack([data.lower[touched], data.upper[touched]], axis=1).tolist()
-            proofs[side] = {
-                "bound": float(bound),
-                "inputs": data.X[touched].tolist(),
-                "intervals": intervals,
-                "weights": witness.weights.tolist(),
-            }
+            weights = {"rows": witness.indices.tolist(), "weights": witness.weights.tolist()}
+            parts[side] = {"bound": float(bound), "method": "point", "witnesses": [weights]}
         question = {"x0": x.tolist(), "inputs": [[]], "initial_state_noise": [], "state_names": ["f"]}
-        content = {"question": question, "steps": [[component_of(envelope, **proofs)]]}
+        content = {"question": question, "steps": [[component_of(envelope, **parts)]]}
         checker.check_bounds(content, [], checker.Work(10**9))
 
 

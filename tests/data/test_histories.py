@@ -123,6 +123,18 @@ def test_csv_recordings_are_cut_with_lags(tmp_path):
     np.testing.assert_array_equal(runs.histories[0], [5.25, 0.25, -2.0])
 
 
+def test_how_uncertain_histories_are_is_said_entry_by_entry_in_any_format(tmp_path):
+    """Of the windows, whose histories have more entries than the states of the runs in a file."""
+    outputs, inputs = recording(n_outputs=1)
+    whole, names = rc.Trajectories(outputs[None], inputs[None], 0.1), {"state_names": ["x_0"], "input_names": ["u_0"]}
+    for name in ("runs.npz", "runs.csv"):
+        rc.save_trajectories(whole, tmp_path / name)
+        runs = rc.load_trajectories(
+            tmp_path / name, horizon=2, output_lags=3, noise_bound=0.1, initial_state_noise=[0.1, 0.2, 0.0], **names
+        )
+        np.testing.assert_array_equal(runs.initial_state_noise, [0.1, 0.2, 0.0])
+
+
 def test_windows_of_whole_runs_are_those_of_recordings(tmp_path):
     outputs, inputs = recording(30, 1)
     whole = rc.Trajectories(outputs[None], inputs[None], 0.1, sampling_time=0.5)
