@@ -176,7 +176,7 @@ def test_the_checker_uses_nothing_of_the_rest():
     assert all("rkhs_control" not in line for line in MODULES["checker"].read_text().splitlines() if "import " in line)
 
 
-BASE = {"errors", "data.arrays", "data.sets", "data.limits", "data.trajectories"}
+BASE = {"errors", "arithmetic.rounding", "data.arrays", "data.sets", "data.limits", "data.trajectories"}
 """Modules that any other may use."""
 
 
