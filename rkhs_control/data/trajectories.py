@@ -245,8 +245,9 @@ class Trajectories:
     def require_states(self, what: str) -> None:
         """Refuse histories where something begins with a state."""
         if not self.has_states:
-            names = ", ".join(self.history_names)
-            raise InputError(f"{what} begins with a state, but the runs have histories: {names}")
+            raise InputError(
+                f"{what} begins with a state, but the runs have histories: {', '.join(self.history_names)}"
+            )
 
     def history_noise(self, given: npt.ArrayLike) -> FloatArray:
         """How far each entry of a history may be off, from a number for all outputs, one per state, or all of them."""

@@ -1,0 +1,97 @@
+"""The default choice: what is not said is compared on held-out blocks, and what is said is kept."""
+
+import numpy as np
+import pytest
+
+import rkhs_control as rc
+from rkhs_control.assumptions.formulations import Formulation, Trial
+from rkhs_control.data.splits import blocks_apart
+from rkhs_control.prediction.choice import _best
+
+
+def block(n, rng, noise, disturbance=0.0):
+    """A heated block whose core is hidden: the surface as measured, and the heater."""
+    heater = np.repeat(rng.uniform(20.0, 60.0, n // 6 + 1), 6)[:n]
+    core = surface = 30.0
+    true = [surface]
+    for u in heater:
+        core, surface = core + 0.2 * (20.0 + 0.5 * u - core), surface + 0.4 * (core - surface)
+        surface += rng.uniform(-disturbance, disturbance)
+        true.append(surface)
+    return np.array(true)[:, None] + rng.uniform(-noise, noise, (n + 1, 1)), heater[:, None]
+
+
+def windows(rng, n=200, noise=0.1, **more):
+    shape = {"horizon": 2, "output_lags": 2, "input_lags": 1, "noise_bound": noise}
+    return rc.Trajectories.from_recordings([block(n, rng, noise, **more)], **shape)
+
+
+def test_folds_of_windows_share_no_sample_with_what_they_are_judged_by():
+    origins = np.array([[r, t] for r in range(2) for t in range(40)])
+    for held, kept in blocks_apart(origins, 5, 4):
+        for r, t in origins[held]:
+            mine = origins[kept][origins[kept][:, 0] == r]
+            assert (np.abs(mine[:, 1] - t) > 5).all()
+    by_recording = blocks_apart(np.array([[r, t] for r in range(6) for t in range(3)]), 5, 3)
+    assert [len(held) for held, _ in by_recording] == [6, 6, 6]
+    assert all(len(held) + len(kept) == 18 for held, kept in by_recording)
+
+
+@pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
+def test_disturbed_recordings_are_taken_as_measured_and_fresh_ones_do_not_contradict(rng):
+    """Noise alone explains nothing here: norms through such narrow intervals would be enormous."""
+    runs = windows(rng, noise=0.02, disturbance=0.5)
+    predictor = rc.MultiStepPredictor.select(runs)
+    assert predictor.comparison.chosen.arguments == "measured"
+    assert predictor.runs.has_residual_bound
+    assert (predictor.runs.disturbance_bound > 0.1).all()
+    assert (predictor.initial_state_noise == 0.0).all()
+    assert "what measured histories leave open" in predictor.assumption_text
+    fresh = windows(rng, noise=0.02, disturbance=0.5)
+    assert not predictor.contradictions(fresh).any()
+    lines = str(predictor.comparison).splitlines()
+    assert sum(line.startswith("->") for line in lines) == 1
+    assert len(lines) == 1 + len(predictor.comparison.trials)
+
+
+@pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
+def test_what_is_said_is_kept(rng):
+    runs = windows(rng, n=90)
+    told = rc.choose_assumptions(runs, prior=None, arguments="uncertain", kernel="matern52")
+    assert not told.comparison
+    assert told.residual_bound is None
+    assert all(prior is None for row in told.priors for prior in row)
+    assert all(isinstance(kernel, rc.Matern52) for row in told.kernels for kernel in row)
+    affine = rc.choose_assumptions(runs, prior="affine", arguments="measured")
+    assert {trial.formulation.prior for trial in affine.comparison.trials} == {"affine"}
+    assert {trial.formulation.arguments for trial in affine.comparison.trials} == {"measured"}
+    assert affine.runs_like(runs).has_residual_bound
+    given = rc.MultiStepPredictor.select(runs, [20.0])
+    assert not given.comparison
+    assert np.array_equal(given.initial_state_noise, runs.initial_state_noise)
+
+
+def test_an_estimated_residual_bound_must_make_boxes_clearly_narrower():
+    def trial(arguments, width, contradicted=0):
+        return Trial(Formulation(arguments=arguments), (1,), np.array([[width]]), contradicted, 10)
+
+    uncertain = trial("uncertain", 1.0)
+    assert _best([uncertain, trial("measured", 0.8)]) is uncertain
+    assert _best([uncertain, narrower := trial("measured", 0.5)]) is narrower
+    assert _best([uncertain, trial("measured", 0.1, contradicted=1)]) is uncertain
+    assert _best([trial("uncertain", np.inf), wide := trial("measured", 3.0, contradicted=2)]) is wide
+
+
+def test_progress_is_told_and_few_runs_choose(rng):
+    seen = []
+    runs = windows(rng, n=90)
+    rc.choose_assumptions(
+        runs,
+        prior="affine",
+        arguments="measured",
+        kernel="squared_exponential",
+        selection_runs=40,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen[-1][0] == seen[-1][1]
+    assert len(seen) >= 4
