@@ -113,6 +113,7 @@ class Material:
             yield text
         if self.selection is not None and self.selection.comparison.chosen is not None:
             yield f"chosen of {len(self.selection.comparison.trials)} formulations: {self.selection.comparison.chosen}"
+            yield from str(self.selection.comparison).splitlines()
         if self.doubt:
             yield self.doubt
         if self.n_held_out and not (self.held_out is not None and self.held_out.contradiction):

@@ -274,10 +274,11 @@ class Trajectories:
         """What is assumed of recorded initial states, in a clause; empty for whole runs where these are known."""
         start = "the windows begin with measured states, which" if self.is_windowed else "recorded initial states"
         if not self.initial_state_noise.any():
-            return f"{start} are taken as exact" if self.is_windowed else ""
-        is_default = np.array_equal(self.initial_state_noise, self.history_noise(self.noise_bound.max(axis=0)))
-        how = "may be off by the noise bound" if is_default else "may be off"
-        return f"{start} {how}: {self.by_state(self.initial_state_noise[: self.n_states])}"
+            taken = "as measured, with a bound on what that leaves open" if self.has_residual_bound else "as exact"
+            return f"{start} are taken {taken}" if self.is_windowed else ""
+        noise, default = self.initial_state_noise, self.history_noise(self.noise_bound.max(axis=0))
+        how = " by the noise bound" if np.array_equal(noise, default) else ""
+        return f"{start} may be off{how}: {self.by_state(noise[: self.n_states])}"
 
     def by_state(self, values: FloatArray) -> str:
         """`c_A by 0.1, c_B by 0.2`, for messages."""
@@ -289,8 +290,7 @@ class Trajectories:
         if not self.is_windowed or self.initial_state_noise.any():
             return ""
         return (
-            "; the runs are windows that begin with measured states: initial_state_noise says how uncertain these are, "
-            "and it is 0"
+            "; the runs are windows that begin with measured states: initial_state_noise, how uncertain these are, is 0"
         )
 
     def arguments(self, n: int) -> FloatArray:
@@ -389,9 +389,7 @@ class Trajectories:
         """
         n_held = round(share * len(self))
         if not 0 < n_held < len(self):
-            raise InputError(
-                f"share must leave at least one of the {len(self)} {self.kind} on either side; got {share}"
-            )
+            raise InputError(f"share must leave at least one of {len(self)} {self.kind} on either side; got {share}")
         parts: tuple[npt.NDArray[Any], npt.NDArray[Any]] = (
             held_out_windows(n_held, self.origins, self.horizon + self.shape.lead, rng)
             if self.is_windowed

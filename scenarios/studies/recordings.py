@@ -20,9 +20,9 @@ from ..recorded import HeldOut
 from ..schema import Count, Scenario, Settings
 from .kind import Kind, Listing, Outcome, Run, Task
 
-_HEADER = ("output", "step", "range", "half-width", "of range", "most", "model's error", "of range", "box / error")
+_HEADER = ("output", "step", "half-width", "of range", "most", "error", "of range", "box / error")
 _CAPTION = (
-    "range: of what was recorded; half-width: of the boxes of held-out {kind}, on average, and at most; model's error: "
+    "half-width: of the boxes of held-out {kind}, on average, and at most; range: of what was recorded; error: "
     "of a kernel-ridge model with the same kernels and priors on the same {kind} as the boxes, root mean square; "
     "box / error: half-width by error"
 )
@@ -69,7 +69,6 @@ class Width:
         return (
             self.output,
             str(self.step),
-            f"{self.range:.4g}",
             f"{self.half_width:.3g}",
             f"{self.share:.1%}",
             f"{self.largest / self.range:.1%}",
