@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..assumptions.priors import GivenPrior
 from ..assumptions.selection import Selection, select_assumptions
 from ..control.certainty_equivalent import CertaintyEquivalentOCP, Plan, QuadraticCost
 from ..data.arrays import FloatArray
@@ -283,7 +284,7 @@ def _select(
         }
         names = ("per_dimension", "kernel", "safety_factor")
         if settings.lengthscales is not None or settings.norm_bound is not None:  # a norm bound is one of something
-            prior = "affine" if settings.prior == "affine" else None
+            prior: GivenPrior = "affine" if settings.prior == "affine" else None
             said = {name: getattr(settings, name) for name in names}
             return select_assumptions(runs, settings.lengthscales, prior=prior, **common, **said)
         said = {name: getattr(settings, name) for name in names if name in settings.model_fields_set}

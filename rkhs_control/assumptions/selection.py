@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..data.arrays import FloatArray, positive
+from ..data.arrays import FloatArray
 from ..data.observations import Observations
 from ..data.splits import blocks_apart
 from ..data.trajectories import Trajectories
@@ -27,6 +27,7 @@ from ..kernels.families import KernelFamily, kernel_family
 from ..parallel import Progress, collect, in_parallel
 from .formulations import NOTHING_COMPARED, Comparison
 from .intervals import measurement_bound, step_observations
+from .lengthscales import NEARLY, candidates_for, shortest_good
 from .norms import TINY, NormBound, least_norm_estimate, norm_growth
 from .priors import GivenPrior, Prior, priors_for
 from .regression import (
@@ -40,19 +41,14 @@ from .regression import (
 
 NormEstimate = Literal["least_norm", "interpolant"]
 
-_NEARLY = 0.1
-"""A lengthscale whose mean squared error is larger by no more than this share does nearly as well."""
-
-SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Where no lengthscales are given: so many standard deviations of each coordinate."""
-
-
 SHARES = (0.25, 0.5, 1.0)
 """Of the data, on which the least norm is watched as it grows."""
 
 _SETTLED = 1.5
 """A least norm that the second half of the data raises by no more than this factor has settled; smooth plants stay
 below 1.3 with a hundred runs or more, saturation, dead zones and stiction come to between 2 and 25."""
+_SETTLED_REST = 2.0
+"""What a prior leaves is small beside the noise, and its least norm settles later."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +78,14 @@ class Selection:
             has_residual_bound=True,
         )
 
+    def _settled(self, n: int, name: str) -> float:
+        """By which factor the second half of the data may raise a least norm; by any where the bound is not made of it."""
+        i = self.state_names.index(name)
+        bound = self.norm_bounds[n - 1][i]
+        if float(self.growth[n - 1][i][-1]) * (bound.safety_factor or 1.0) < 0.5 * bound.value:
+            return math.inf
+        return _SETTLED if self.priors[n - 1][i] is None else _SETTLED_REST
+
     @property
     def doubt(self) -> str:
         """Which norm estimates have not settled, the worst first, and what to do; empty where all have."""
@@ -91,7 +95,9 @@ class Selection:
             for name, norms in zip(self.state_names, row, strict=True)
         }
         unsettled = sorted(
-            (pair for pair in factors if factors[pair] > _SETTLED), key=factors.__getitem__, reverse=True
+            (pair for pair in factors if factors[pair] > self._settled(*pair)),
+            key=factors.__getitem__,
+            reverse=True,
         )
         if not unsettled:
             return ""
@@ -259,6 +265,8 @@ def with_floor(
     if found.norm > estimate.value and not is_tested:
         estimate = NormBound(found.norm, f"norm of the nominal model of what the prior leaves ({found.norm:.6g})", 1.0)
     hidden, norm = bound / math.sqrt(found.kernel.variance), estimate.times(safety_factor)
+    if hidden <= TINY:
+        return norm
     floor = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
     floor = floor if is_tested else floor.times(safety_factor)
     return floor if floor.value > norm.value else norm
@@ -276,21 +284,21 @@ def nominal(
     data = _for_models(runs, n, i, prior)
     if len(data) < 2:
         raise InputError("all runs have the same initial state and inputs: nothing can be learned from them")
-    candidates, family = _candidates(settings.lengthscales, data.X), kernel_family(settings.kernel)
+    candidates, family = candidates_for(settings.lengthscales, data.X), kernel_family(settings.kernel)
     folds: int | Sequence[Fold] = min(settings.folds, len(data))
     if runs.is_windowed:
         folds = _blocks(runs, n, settings.folds)
     common: Any = {"folds": folds, "kernel": family}
     again = copy.deepcopy(generator)  # for the same folds
     errors = cross_validate(data, candidates, settings.regularisations, rng=generator, **common).errors
-    best = _shortest_good(candidates, errors)
+    best = shortest_good(candidates, errors)
     kernel, by_ridge = family(candidates[best]), errors[best]
     if settings.per_dimension:
         refined = cross_validate_per_dimension(data, [candidates[best]], settings.regularisations, rng=again, **common)
         kernel, by_ridge = refined.kernel, refined.errors[int(refined.errors.min(axis=1).argmin())]
     ridge = float(settings.regularisations[int(np.argmin(by_ridge))])
     parts = _blocks(runs, n, settings.folds)
-    smoothest = max(np.asarray(settings.regularisations)[by_ridge <= (1.0 + _NEARLY) * by_ridge.min()].tolist())
+    smoothest = max(np.asarray(settings.regularisations)[by_ridge <= (1.0 + NEARLY) * by_ridge.min()].tolist())
     norm = 0.0 if prior is None else kernel_ridge(data, kernel, smoothest).norm
     return Nominal(kernel, ridge, held_out_errors(data, kernel, ridge, parts), norm)
 
@@ -366,26 +374,3 @@ def _growth(data: Observations, kernel: Kernel, *, in_blocks: bool) -> FloatArra
         )
         norms.append(least_norm_along(gram, lower, upper).certified_norm(gram, lower, upper))
     return np.maximum.accumulate(norms)
-
-
-def _shortest_good(candidates: Sequence[Any], errors: FloatArray) -> int:
-    """Which lengthscale is the shortest that predicts nearly as well as the best.
-
-    Long ones leave out functions that the data cannot tell from the truth yet: of two that do equally well, the shorter
-    assumes less.
-    """
-    least = errors.min(axis=1)
-    good = np.flatnonzero(least <= (1.0 + _NEARLY) * least.min()).tolist()
-    return min(good, key=lambda c: float(np.mean(np.log(candidates[c]))))
-
-
-def _candidates(given: Sequence[float | Sequence[float]] | None, X: FloatArray) -> list[Any]:
-    """Lengthscales for the coordinates of `X`."""
-    if given is None:
-        spread = X.std(axis=0)
-        spread = np.where(spread > 1e-12 * (1.0 + np.abs(X).max(axis=0)), spread, 1.0)
-        return [tuple((factor * spread).tolist()) for factor in SPREADS]
-    return [
-        positive(scale, "lengthscales") if np.ndim(scale) == 0 else tuple(scale)[: X.shape[1]]  # type: ignore[arg-type]
-        for scale in given
-    ]

@@ -228,7 +228,7 @@ def test_explanations_say_that_norm_bounds_were_estimated_and_by_which_factor(pr
 
 def test_a_certificate_always_says_how_uncertain_its_start_is(windows):
     """Windows begin with measured states, and so does a plan, unless it is told otherwise."""
-    model = rc.MultiStepPredictor(windows[0], rc.SquaredExponential(2.0), 1e3)
+    model = rc.MultiStepPredictor(windows[0], rc.SquaredExponential(2.0), 1e3, rounds=0)
     x0, inputs, limits = np.array([0.1, 0.2]), np.zeros((2, 1)), rc.Box([-9.0, -9.0], [9.0, 9.0])
     for given, wanted in ((None, [0.02, 0.02]), (0.0, [0.0, 0.0]), (0.5, [0.5, 0.5]), ([0.0, 0.1], [0.0, 0.1])):
         question = rc.Question(x0, inputs, limits, initial_state_noise=given)

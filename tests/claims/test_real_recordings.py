@@ -12,7 +12,7 @@ RECORDINGS = REFERENCE.parent / "recordings"
 @pytest.mark.reference
 @pytest.mark.filterwarnings("ignore::rkhs_control.errors.UnsettledNormWarning")
 def test_boxes_of_the_recorded_tanks_are_narrow_and_not_contradicted():
-    """The measured history as the argument, an affine prior, and a disturbance bound of a twentieth of the range."""
+    """The formulation that the default choice arrives at; it is named here to save the time of comparing."""
     if not (RECORDINGS / "tank.csv").exists():
         pytest.skip("the recordings are not here")
     table = np.genfromtxt(RECORDINGS / "tank.csv", delimiter=",", names=True)
@@ -21,17 +21,16 @@ def test_boxes_of_the_recorded_tanks_are_narrow_and_not_contradicted():
     settings = {
         "output_lags": 2,
         "every": 8,
-        "noise_bound": 0.003 * spread,
-        "disturbance_bound": 0.05 * spread,
-        "initial_state_noise": 0.0,
+        "noise_bound": 0.01 * spread,
     }
     runs, held_out = (
         rc.Trajectories.from_recordings([(outputs[part], inputs[part][:-1])], 6, **settings)
         for part in (slice(cut), slice(cut, None))
     )
-    predictor = rc.MultiStepPredictor.select(runs, prior="affine", safety_factor=2.0)
+    named = {"prior": "affine", "arguments": "measured", "kernel": "squared_exponential", "per_dimension": True}
+    predictor = rc.MultiStepPredictor.select(runs, **named)
     assert not predictor.contradictions(held_out).any()
-    tube = predictor.boxes(held_out.histories, held_out.inputs)
+    tube = predictor.boxes_of(held_out)
     shares = ((tube.upper - tube.lower) / 2.0 / spread).mean(axis=0)
     assert (shares[0] < 0.15).all()
     assert (shares[5] < 0.20).all()

@@ -195,9 +195,7 @@ def test_whole_runs_are_held_out_at_random_and_none_is_lost(runs, rng):
 def test_windows_that_all_overlap_cannot_be_held_out(rng):
     with pytest.raises(rc.InputError, match="all 11 windows share samples with those to be held out: hold none out"):
         windows_of([30], 20).held_out(0.1, rng)
-    with pytest.raises(
-        rc.InputError, match=r"share must leave at least one of 11 windows on either side; got 0.01"
-    ):
+    with pytest.raises(rc.InputError, match=r"share must leave at least one of 11 windows on either side; got 0.01"):
         windows_of([30], 20).held_out(0.01, rng)
 
 

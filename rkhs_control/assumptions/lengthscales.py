@@ -1,0 +1,39 @@
+"""Which lengthscales are tried, and which of those that do equally well is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..data.arrays import FloatArray, positive
+
+NEARLY = 0.1
+"""A lengthscale whose mean squared error is larger by no more than this share does nearly as well."""
+
+SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Where no lengthscales are given: so many standard deviations of each coordinate."""
+
+
+def shortest_good(candidates: Sequence[Any], errors: FloatArray) -> int:
+    """Which lengthscale is the shortest that predicts nearly as well as the best.
+
+    Long ones leave out functions that the data cannot tell from the truth yet: of two that do equally well, the shorter
+    assumes less.
+    """
+    least = errors.min(axis=1)
+    good = np.flatnonzero(least <= (1.0 + NEARLY) * least.min()).tolist()
+    return min(good, key=lambda c: float(np.mean(np.log(candidates[c]))))
+
+
+def candidates_for(given: Sequence[float | Sequence[float]] | None, X: FloatArray) -> list[Any]:
+    """Lengthscales for the coordinates of `X`."""
+    if given is None:
+        spread = X.std(axis=0)
+        spread = np.where(spread > 1e-12 * (1.0 + np.abs(X).max(axis=0)), spread, 1.0)
+        return [tuple((factor * spread).tolist()) for factor in SPREADS]
+    return [
+        positive(scale, "lengthscales") if np.ndim(scale) == 0 else tuple(scale)[: X.shape[1]]  # type: ignore[arg-type]
+        for scale in given
+    ]
