@@ -79,7 +79,7 @@ class Selection:
         )
 
     def _settled(self, n: int, name: str) -> float:
-        """By which factor the second half of the data may raise a least norm: any, where the bound is not made of it."""
+        """By which factor the second half of the data may raise a least norm; any, where the bound rests on another."""
         i = self.state_names.index(name)
         bound = self.norm_bounds[n - 1][i]
         if float(self.growth[n - 1][i][-1]) * (bound.safety_factor or 1.0) < 0.5 * bound.value:
