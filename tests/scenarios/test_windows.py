@@ -84,7 +84,7 @@ def test_scenarios_hold_out_windows_that_share_no_sample_with_the_rest(measured_
 def test_measured_initial_states_may_be_taken_as_exact_but_it_is_said(measured_throughout):
     changes = {**WINDOWS, "data.initial_state_noise": 0.0}
     scenario, folder = load_scenario(str(measured_throughout / "scenario.toml"), changes)
-    with pytest.raises(rc.RkhsControlError, match=r"norm .* begin with measured states: .* and it is 0"):
+    with pytest.raises(rc.RkhsControlError, match=r"norm .* begin with measured states: initial_state_noise, .*, is 0"):
         gather(scenario, Source.of(scenario, folder), Work(0))
 
 
