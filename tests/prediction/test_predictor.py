@@ -126,7 +126,7 @@ def test_held_out_windows_do_not_contradict_boxes_that_are_right(windows, rng):
 def test_refuted_assumptions_name_windows_that_are_taken_as_exact(windows):
     cut, _, _ = windows
     kernel, hint = rc.SquaredExponential(2.0), "the runs are windows that begin with measured states"
-    with pytest.raises(rc.FalsifiedNormBoundError, match=f"{hint}: initial_state_noise says .* and it is 0"):
+    with pytest.raises(rc.FalsifiedNormBoundError, match=f"{hint}: initial_state_noise, .*, is 0"):
         rc.MultiStepPredictor(cut, kernel, 0.1, initial_state_noise=0.0)
     twice = replace(cut, states=np.round(cut.states), inputs=np.round(cut.inputs), noise_bound=0.1)
     with pytest.raises(rc.ContradictoryDataError, match=hint):
