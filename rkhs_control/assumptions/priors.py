@@ -8,6 +8,7 @@ somebody must say how steep it can be.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -53,7 +54,7 @@ class AffinePrior:
     def error(self, Z: FloatArray) -> FloatArray:
         """What rounding may have done to these values, at most."""
         size = abs(self.offset) + np.abs(Z) @ np.abs(self.slopes)
-        return (len(self.slopes) + 8) * UNIT_ROUNDOFF * size
+        return (len(self.slopes) + 8) * (UNIT_ROUNDOFF * size + math.ulp(0.0))  # products may underflow
 
     def change(self, noise: FloatArray) -> float:
         """How much `m` can change where the first coordinates are off by up to `noise`, rounded up."""

@@ -186,7 +186,8 @@ def _measure(runs: Trajectories, n: int, i: int, formulation: Formulation, setti
 
 
 def _worth(measured: _Measured) -> tuple[float, float]:
-    return (measured.contradicted / max(measured.tested, 1), measured.half_width)
+    """The less the better; boxes that could not be made are worth less than contradicted ones."""
+    return (measured.contradicted / measured.tested if measured.tested else np.inf, measured.half_width)
 
 
 def _on_blocks(

@@ -6,7 +6,7 @@ import pytest
 import rkhs_control as rc
 from rkhs_control.assumptions.formulations import Formulation, Trial
 from rkhs_control.data.splits import blocks_apart
-from rkhs_control.prediction.choice import _best
+from rkhs_control.prediction.choice import _best, _Measured, _worth
 
 
 def block(n, rng, noise, disturbance=0.0):
@@ -80,6 +80,11 @@ def test_an_estimated_residual_bound_must_make_boxes_clearly_narrower():
     assert _best([uncertain, narrower := trial("measured", 0.5)]) is narrower
     assert _best([uncertain, trial("measured", 0.1, contradicted=1)]) is uncertain
     assert _best([trial("uncertain", np.inf), wide := trial("measured", 3.0, contradicted=2)]) is wide
+
+
+def test_boxes_that_could_not_be_made_are_worth_less_than_contradicted_ones():
+    failed, poor = _Measured(np.inf, 0, 0, 0.5), _Measured(0.3, 1, 100, 0.7)
+    assert min((failed, poor), key=_worth) is poor
 
 
 def test_progress_is_told_and_few_runs_choose(rng):
