@@ -29,10 +29,12 @@ class Formulation:
     an estimated bound on what that leaves open."""
     kernel: str | KernelFamily = "squared_exponential"
     per_dimension: bool = False
+    longest: bool = False
+    """Of lengthscales that predict nearly as well, the longest, which assume more, and not the shortest."""
 
     def __str__(self) -> str:
         prior = "no prior" if self.prior is None else f"{as_given(self.prior)} prior"
-        scales = "per-dimension" if self.per_dimension else "scaled"
+        scales = "per-dimension" if self.per_dimension else "long" if self.longest else "scaled"
         kernel = self.kernel if isinstance(self.kernel, str) else getattr(self.kernel, "__name__", "kernel")
         return f"{prior}, {_ARGUMENTS[self.arguments]}, {kernel.replace('_', ' ')}, {scales} lengthscales"
 

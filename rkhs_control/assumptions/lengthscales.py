@@ -16,15 +16,16 @@ SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Where no lengthscales are given: so many standard deviations of each coordinate."""
 
 
-def shortest_good(candidates: Sequence[Any], errors: FloatArray) -> int:
-    """Which lengthscale is the shortest that predicts nearly as well as the best.
+def best_candidate(candidates: Sequence[Any], errors: FloatArray, *, longest: bool) -> int:
+    """Which lengthscale is the shortest, or the longest, that predicts nearly as well as the best.
 
     Long ones leave out functions that the data cannot tell from the truth yet: of two that do equally well, the shorter
     assumes less.
     """
     least = errors.min(axis=1)
     good = np.flatnonzero(least <= (1.0 + NEARLY) * least.min()).tolist()
-    return min(good, key=lambda c: float(np.mean(np.log(candidates[c]))))
+    sizes = {c: float(np.mean(np.log(candidates[c]))) for c in good}
+    return max(good, key=sizes.__getitem__) if longest else min(good, key=sizes.__getitem__)
 
 
 def candidates_for(given: Sequence[float | Sequence[float]] | None, X: FloatArray) -> list[Any]:

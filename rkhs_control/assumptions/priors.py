@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,7 @@ from ..arithmetic.rounding import UNIT_ROUNDOFF, dot_up, enlarged
 from ..data.arrays import FloatArray, as_floats, as_vector
 from ..data.trajectories import Trajectories
 from ..errors import InputError
-
-_DEPENDENT = 1e-6
-"""Directions in which the arguments vary by a smaller share of the largest are not fitted."""
+from ..kernels.base import Kernel
 
 
 @dataclass(frozen=True)
@@ -38,13 +36,10 @@ class AffinePrior:
         object.__setattr__(self, "slopes", tuple(slopes))
 
     @classmethod
-    def fitted(cls, Z: FloatArray, y: FloatArray) -> AffinePrior:
-        """By least squares, in coordinates that are centred and scaled."""
-        middle, spread = Z.mean(axis=0), Z.std(axis=0)
-        spread = np.where(spread > 0.0, spread, 1.0)
-        coefficients = np.linalg.lstsq((Z - middle) / spread, y - y.mean(), rcond=_DEPENDENT)[0]
-        slopes = coefficients / spread
-        return cls(float(y.mean() - slopes @ middle), tuple(slopes.tolist()))
+    def fitted(cls, Z: FloatArray, y: FloatArray, noise: float = 0.0) -> AffinePrior:
+        """To outputs that may be off by `noise`; what these do not tell of its slopes is taken to be zero."""
+        slopes = AffineFit.of(Z, y, noise).slopes
+        return cls(float(y.mean() - slopes @ Z.mean(axis=0)), tuple(slopes.tolist()))
 
     def __call__(self, Z: FloatArray) -> FloatArray:
         """`m` at every row of `Z`, but for rounding."""
@@ -67,6 +62,41 @@ class AffinePrior:
     def gradient(self, z: FloatArray) -> FloatArray:
         """The slopes, at every `z`."""
         return np.array(self.slopes)
+
+
+class AffineFit(NamedTuple):
+    """Slopes by ridge regression, and by how much they may be off along the principal directions of the arguments.
+
+    Arguments are centred and scaled. A unit of each is then expected to change the output by about its spread, and the
+    data correct that as far as noise, or what is not affine, lets them. Least squares would make slopes of a thousand
+    times as much where inputs hardly differ from a function of the state: those of a feedback, for one.
+    """
+
+    slopes: FloatArray
+    doubts: FloatArray
+    """`(n_directions, n_dims)`: each row is a change of the slopes that the data do not rule out."""
+
+    @classmethod
+    def of(cls, Z: FloatArray, y: FloatArray, noise: float, blur: FloatArray | None = None) -> AffineFit:
+        """For outputs `y` at the rows of `Z`, whose first coordinates may be off by `blur`.
+
+        That arguments differ because of noise tells nothing of slopes.
+        """
+        spread, rest, size = Z.std(axis=0), y - y.mean(), float(y.std())
+        spread = np.where(spread > 0.0, spread, 1.0)
+        if size == 0.0:
+            return cls(np.zeros(Z.shape[1]), np.zeros((0, Z.shape[1])))
+        U, singular, directions = np.linalg.svd((Z - Z.mean(axis=0)) / spread, full_matrices=False)
+        along = U.T @ rest
+        off = max(float(np.sqrt(np.mean((rest - U @ along) ** 2))), noise, 1e-9 * size)
+        ridge = (off / size) ** 2
+        slopes = (singular * along / (singular**2 + ridge)) @ directions
+        by_noise = np.zeros(Z.shape[1])
+        if blur is not None:
+            by_noise[: len(blur)] = len(Z) / 3.0 * (blur / spread[: len(blur)]) ** 2
+        excited = np.maximum(singular**2 - directions**2 @ by_noise, 0.0)
+        doubts = size * np.sqrt(ridge / (excited + ridge))[:, None] * directions
+        return cls(slopes / spread, doubts / spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +197,22 @@ Prior = AffinePrior | StepOfModel | None
 def fitted_priors(runs: Trajectories) -> tuple[tuple[AffinePrior, ...], ...]:
     """Affine ones for every step and state."""
     return tuple(
-        tuple(AffinePrior.fitted(runs.arguments(n), runs.states[:, n, i]) for i in range(runs.n_states))
-        for n in range(1, runs.horizon + 1)
+        tuple(AffinePrior.fitted(*_known(runs, n, i)) for i in range(runs.n_states)) for n in range(1, runs.horizon + 1)
     )
+
+
+def _known(runs: Trajectories, n: int, i: int) -> tuple[FloatArray, FloatArray, float]:
+    """Arguments and outputs of state `i` after `n` steps, and the noise of the latter."""
+    return runs.arguments(n), runs.states[:, n, i], float(runs.noise_bound[n - 1, i])
+
+
+def norm_left_open(prior: Prior, runs: Trajectories, n: int, i: int, kernel: Kernel) -> float:
+    """Of the steepest affine function that the runs cannot tell from a fitted prior; zero for other priors."""
+    if not isinstance(prior, AffinePrior):
+        return 0.0
+    doubts = AffineFit.of(*_known(runs, n, i), runs.initial_state_noise).doubts
+    squares = (doubts**2 / kernel.derivative_variance(doubts.shape[1])).sum(axis=1)
+    return float(np.sqrt(squares.max(initial=0.0)))
 
 
 GivenPrior = Literal["affine"] | PriorModel | Callable[[FloatArray, FloatArray], npt.ArrayLike] | None

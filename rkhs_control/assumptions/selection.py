@@ -27,9 +27,9 @@ from ..kernels.families import KernelFamily, kernel_family
 from ..parallel import Progress, collect, in_parallel
 from .formulations import NOTHING_COMPARED, Comparison
 from .intervals import measurement_bound, step_observations
-from .lengthscales import NEARLY, candidates_for, shortest_good
+from .lengthscales import NEARLY, best_candidate, candidates_for
 from .norms import TINY, NormBound, least_norm_estimate, norm_growth
-from .priors import GivenPrior, Prior, priors_for
+from .priors import GivenPrior, Prior, norm_left_open, priors_for
 from .regression import (
     Fold,
     KernelModel,
@@ -120,6 +120,8 @@ class Nominal(NamedTuple):
     norm: float = 0.0
     """Of the smoothest model that predicts nearly as well, where it is one of what a prior leaves: noise hides much of
     that from the least norm."""
+    left_open: float = 0.0
+    """Of the steepest affine function that the data cannot tell from the prior."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class Settings:
     norm_estimate: NormEstimate = "least_norm"
     safety_factor: float = 3.0
     selection_runs: int = 400
+    longest: bool = False
 
     def __post_init__(self) -> None:
         if self.norm_estimate not in ("least_norm", "interpolant"):
@@ -169,6 +172,7 @@ def select_assumptions(
     prior: GivenPrior = None,
     residual_shares: FloatArray | None = None,
     selection_runs: int = 400,
+    longest: bool = False,
     initial_state_noise: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
     n_jobs: int | None = None,
@@ -195,10 +199,20 @@ def select_assumptions(
         Take the measured histories as the arguments, and bound what they leave open: by so large a share of the worst
         error of predictions of what was held out, less the noise bound, and by their root mean square at least.
     selection_runs : kernels are chosen with at most so many runs; norms are estimated from all
+    longest : of lengthscales that predict nearly as well as the best, take the longest instead of the shortest, which
+        assumes less
     initial_state_noise : how far recorded initial states may be from the true ones, instead of what `runs` say of that
     """
     settings = Settings(
-        lengthscales, regularisations, folds, per_dimension, kernel, norm_estimate, safety_factor, selection_runs
+        lengthscales,
+        regularisations,
+        folds,
+        per_dimension,
+        kernel,
+        norm_estimate,
+        safety_factor,
+        selection_runs,
+        longest,
     )
     runs = runs.with_initial_state_noise(0.0 if residual_shares is not None else initial_state_noise)
     priors = priors_for(prior, runs)
@@ -259,17 +273,23 @@ def with_floor(
 ) -> NormBound:
     """The estimate times the safety factor, and not below what could hide in the noise.
 
-    That is a bump as high as the noise bound, times the safety factor as well, unless held-out blocks test the bounds.
-    Unless they do, the norm of the nominal model of what a prior leaves is the estimate where that is larger.
+    That is a bump as high as the noise bound, and how far the slopes of a prior may be off in directions that the data
+    hardly vary in. Where held-out blocks test the bounds, the bump counts without the safety factor, and nothing else;
+    elsewhere the norm of the nominal model of what a prior leaves is the estimate where that is larger.
     """
-    if found.norm > estimate.value and not is_tested:
-        estimate = NormBound(found.norm, f"norm of the nominal model of what the prior leaves ({found.norm:.6g})", 1.0)
-    hidden, norm = bound / math.sqrt(found.kernel.variance), estimate.times(safety_factor)
-    if hidden <= TINY:
-        return norm
-    floor = NormBound(hidden, f"norm of a bump as high as the noise bound ({hidden:.6g})", 1.0)
-    floor = floor if is_tested else floor.times(safety_factor)
-    return floor if floor.value > norm.value else norm
+    bump = bound / math.sqrt(found.kernel.variance)
+    hidden = [(bump, 1.0 if is_tested else safety_factor, "a bump as high as the noise bound")]
+    if not is_tested:
+        hidden += [
+            (found.norm, safety_factor, "the nominal model of what the prior leaves"),
+            (found.left_open, safety_factor, "an affine function that the data cannot tell from the prior"),
+        ]
+    floors = [
+        NormBound(norm, f"norm of {what} ({norm:.6g})", 1.0).times(factor)
+        for norm, factor, what in hidden
+        if norm > TINY
+    ]
+    return max(estimate.times(safety_factor), *floors, key=lambda norm: norm.value)
 
 
 def nominal(
@@ -291,7 +311,7 @@ def nominal(
     common: Any = {"folds": folds, "kernel": family}
     again = copy.deepcopy(generator)  # for the same folds
     errors = cross_validate(data, candidates, settings.regularisations, rng=generator, **common).errors
-    best = shortest_good(candidates, errors)
+    best = best_candidate(candidates, errors, longest=settings.longest)
     kernel, by_ridge = family(candidates[best]), errors[best]
     if settings.per_dimension:
         refined = cross_validate_per_dimension(data, [candidates[best]], settings.regularisations, rng=again, **common)
@@ -300,7 +320,8 @@ def nominal(
     parts = _blocks(runs, n, settings.folds)
     smoothest = max(np.asarray(settings.regularisations)[by_ridge <= (1.0 + NEARLY) * by_ridge.min()].tolist())
     norm = 0.0 if prior is None else kernel_ridge(data, kernel, smoothest).norm
-    return Nominal(kernel, ridge, held_out_errors(data, kernel, ridge, parts), norm)
+    left_open = norm_left_open(prior, runs, n, i, kernel)
+    return Nominal(kernel, ridge, held_out_errors(data, kernel, ridge, parts), norm, left_open)
 
 
 def residual_bound(found: Nominal, share: float, noise: float) -> float:

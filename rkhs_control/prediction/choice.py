@@ -2,9 +2,9 @@
 
 A cross-validated error says which model predicts well, not which assumptions make narrow boxes that hold. So every
 formulation makes boxes for blocks that it has not seen, at a few of the steps. Of those whose boxes nothing
-contradicts, nor comes near to it, the narrowest is chosen, with one exception: taking measured histories as the
-arguments rests on a residual bound that is estimated, where the noise bound was given. It must be clearly narrower than
-what needs no such estimate.
+contradicts, nor comes near to it, the narrowest is chosen, with two exceptions. Taking measured histories as the
+arguments rests on a residual bound that is estimated, where the noise bound was given; and of lengthscales that predict
+equally well, longer ones assume more. What assumes more must be clearly narrower than what does not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .narrowing import UncertainSamples
 RESIDUAL_SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4)
 """Of the worst held-out error, to bound what measured histories leave open."""
 CLEARLY = 1.5
-"""Boxes that rest on an estimated residual bound must be narrower by this factor."""
+"""Boxes that rest on an estimated residual bound, or on long lengthscales, must be narrower by this factor."""
 ROOM = 0.75
 """Held-out values may be off by so large a share of what boxes and noise allow: others will be off by more some day."""
 _BLOCKS, _QUERIES = 4, 100
@@ -71,7 +71,8 @@ def choose_assumptions(
     arguments : how histories that are uncertain are taken
         `"uncertain"`, anywhere within their noise of what was measured; `"measured"`, as measured, with an estimated
         bound on what that leaves open. By default both are tried for windows of recordings.
-    kernel, per_dimension : for windows both kinds of lengthscales and a rougher kernel are tried unless one is named
+    kernel, per_dimension : unless one is named, longer lengthscales are tried that predict nearly as well, and for
+        windows per-dimension lengthscales and a rougher kernel
     safety_factor : 3, and 2 for windows, whose held-out blocks test the choice
     settings : further ones of `select_assumptions`
     """
@@ -93,8 +94,7 @@ def choose_assumptions(
         for way in ways
     ]
     chooser = Chooser(runs, chosen, n_jobs, progress)
-    refined = runs.is_windowed and kernel is None and per_dimension is None
-    return chooser.select(first, rng, is_refined=refined)
+    return chooser.select(first, rng, is_refined=kernel is None and per_dimension is None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class Chooser:
             shares = self._trials([chosen], tuple(range(1, self.runs.horizon + 1)))[0].shares
         selection = select_one(
             self.runs,
-            **{**vars(self.settings), "kernel": chosen.kernel, "per_dimension": chosen.per_dimension},
+            **vars(_applied(chosen, self.settings)),
             prior=chosen.prior,
             residual_shares=shares,
             rng=rng,
@@ -125,14 +125,17 @@ class Chooser:
         return replace(selection, comparison=comparison)
 
     def compare(self, first: list[Formulation], *, is_refined: bool) -> Comparison:
-        """First priors and arguments; then, for windows, kernels and lengthscales with the best of those."""
+        """First priors and arguments; then lengthscales with the best of those and, for windows, kernels."""
         if len(first) == 1 and not is_refined:
             return NOTHING_COMPARED
         steps = tuple(sorted({1, (1 + self.runs.horizon) // 2, self.runs.horizon}))
         trials = self._trials(first, steps)
         if is_refined:
             best = _best(trials).formulation
-            trials += self._trials([replace(best, per_dimension=True), replace(best, kernel="matern52")], steps)
+            further = [replace(best, longest=True)]
+            if self.runs.is_windowed:
+                further += [replace(best, per_dimension=True), replace(best, kernel="matern52")]
+            trials += self._trials(further, steps)
         return Comparison(tuple(trials), _best(trials).formulation)
 
     def _trials(self, formulations: Sequence[Formulation], steps: tuple[int, ...]) -> list[Trial]:
@@ -158,11 +161,16 @@ class Chooser:
         return trials
 
 
+def _applied(formulation: Formulation, settings: Settings) -> Settings:
+    return replace(settings, **{name: getattr(formulation, name) for name in ("kernel", "per_dimension", "longest")})
+
+
 def _best(trials: Iterable[Trial]) -> Trial:
-    """The narrowest of those that are contradicted least; one that estimates less counts as narrower than it is."""
+    """The narrowest of those that are contradicted least; one that assumes less counts as narrower than it is."""
 
     def rank(trial: Trial) -> tuple[float, float]:
-        penalty = CLEARLY if trial.formulation.arguments == "measured" else 1.0
+        assumes_more = (trial.formulation.arguments == "measured", trial.formulation.longest)
+        penalty = CLEARLY ** sum(assumes_more)
         return (
             trial.contradicted / max(trial.tested, 1) if np.isfinite(trial.width) else np.inf,
             penalty * trial.width,
@@ -175,7 +183,7 @@ def _measure(runs: Trajectories, n: int, i: int, formulation: Formulation, setti
     """The boxes of one step and state on held-out blocks."""
     if formulation.arguments == "measured":
         runs = runs.with_initial_state_noise(0.0)
-    own = replace(settings, kernel=formulation.kernel, per_dimension=formulation.per_dimension)
+    own = _applied(formulation, settings)
     try:
         found = nominal(runs, n, i, priors_for(formulation.prior, runs)[n - 1][i], own)
     except RkhsControlError:

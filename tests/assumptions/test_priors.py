@@ -1,5 +1,6 @@
 """Affine priors: exact where they are said to be, and of no influence on what is true."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import rkhs_control as rc
 from rkhs_control.assumptions.intervals import step_observations
-from rkhs_control.assumptions.priors import AffinePrior, residual
+from rkhs_control.assumptions.priors import AffineFit, AffinePrior, norm_left_open, residual
 
 
 def exact(prior, z):
@@ -47,18 +48,60 @@ def test_a_fitted_prior_is_the_plane_through_data_that_lie_in_one(rng):
     assert constant.slopes[3] == 0.0
 
 
-def test_what_an_affine_prior_leaves_has_a_smaller_norm_and_the_truth_is_inside(plant, rng):
+def of_feedback(rng, n=200, noise=0.05):
+    """Inputs are a function of the state: nothing tells what either does alone."""
+    x = rng.normal(size=(n, 1))
+    Z = np.column_stack([x, 2.0 * x, 4.0 * x + 1e-4 * rng.normal(size=(n, 1))])
+    return Z, (x + 0.3 * x**2)[:, 0] + rng.uniform(-noise, noise, n)
+
+
+def test_slopes_that_data_of_a_feedback_do_not_tell_are_not_made_up(rng):
+    Z, y = of_feedback(rng)
+    by_least_squares = np.linalg.lstsq(Z - Z.mean(axis=0), y - y.mean(), rcond=1e-6)[0]
+    prior = AffinePrior.fitted(Z, y, 0.05)
+    assert np.abs(by_least_squares).max() > 10.0
+    assert np.abs(prior.slopes).max() < 1.0
+    assert np.sqrt(np.mean((y - y.mean()) ** 2)) > 2.0 * np.sqrt(np.mean((y - prior(Z)) ** 2))
+
+
+def test_norms_allow_for_the_slopes_that_data_leave_open(rng):
+    Z, y = of_feedback(rng)
+    told = rng.normal(size=Z.shape), (rng.normal(size=len(Z)))
+    kernel = rc.SquaredExponential(5.0)
+    open_norms = []
+    for X, outputs in ((Z, y), told):
+        runs = rc.Trajectories(np.stack([X[:, :2], np.column_stack([outputs, outputs])], axis=1), X[:, None, 2:], 0.05)
+        assert norm_left_open(None, runs, 1, 0, kernel) == 0.0
+        open_norms.append(norm_left_open(AffinePrior.fitted(X, outputs, 0.05), runs, 1, 0, kernel))
+    assert open_norms[0] > y.std()  # a slope of about the outputs' spread per spread of an argument, and more
+    assert open_norms[1] < 0.5 * open_norms[0]
+
+
+def test_that_arguments_differ_by_noise_tells_nothing_of_slopes(rng):
+    x = rng.normal(size=300)
+    Z = np.column_stack([x + rng.uniform(-0.2, 0.2, 300), 3.0 * x])
+    blind, knowing = (AffineFit.of(Z, x, 0.01, blur).doubts for blur in (None, np.array([0.2])))
+    assert np.abs(knowing).max() > 3.0 * np.abs(blind).max()
+
+
+@pytest.mark.parametrize("by_feedback", [False, True])
+def test_the_truth_is_inside_with_a_prior_whatever_inputs_were_recorded(plant, rng, by_feedback):
+    """Also for plans that no feedback would make, where those are all that was recorded; with others, norms are small."""
     from plants import feedback_inputs, recorded
 
     runs = recorded(plant, np.random.default_rng(5))
+    if not by_feedback:
+        inputs = rng.uniform(3.0, 25.0, runs.inputs.shape)
+        states = plant.simulate(runs.states[:, 0], inputs)
+        states[:, 1:] += rng.uniform(-0.05, 0.05, states[:, 1:].shape)
+        runs = replace(runs, states=states, inputs=inputs)
     without, with_prior = (rc.MultiStepPredictor.select(runs, prior=prior) for prior in (None, "affine"))
     norms = [[[b.value for b in row] for row in p.norm_bounds] for p in (without, with_prior)]
-    assert np.mean(norms[1]) < 0.5 * np.mean(norms[0])
+    assert np.mean(norms[1]) < (1.0 if by_feedback else 0.5) * np.mean(norms[0])
     x0 = rng.uniform([1.3, 0.7], [2.7, 1.7], (40, 2))
-    inputs = feedback_inputs(plant, x0, 3)
-    tubes = [p.boxes(x0, inputs) for p in (without, with_prior)]
-    truth = plant.simulate(x0, inputs)[:, 1:]
-    assert all(tube.contains(truth).all() for tube in tubes)
+    for inputs in (feedback_inputs(plant, x0, 3), rng.uniform(3.0, 25.0, (40, 3, 1))):
+        truth = plant.simulate(x0, inputs)[:, 1:]
+        assert all(p.boxes(x0, inputs).contains(truth).all() for p in (without, with_prior))
 
 
 def test_a_prior_of_zero_changes_no_bit(plant):
