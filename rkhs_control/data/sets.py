@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ..arithmetic.rounding import up
 from ..errors import InputError
 from .arrays import FloatArray, as_floats, as_vector, listed
 
@@ -54,6 +55,14 @@ class Box:
     def clip(self, points: npt.ArrayLike) -> FloatArray:
         """The nearest points in the box."""
         return np.clip(np.asarray(points, dtype=np.float64), self.lower, self.upper)
+
+    def around(self) -> tuple[FloatArray, FloatArray]:
+        """A point in its middle, and how far the box reaches from there in every dimension, rounded up."""
+        if not np.isfinite([self.lower, self.upper]).all():
+            raise InputError("a box that is infinite has no middle: give it two ends in every dimension")
+        middle = self.lower / 2.0 + self.upper / 2.0
+        reach = np.maximum(middle - self.lower, self.upper - middle)
+        return middle, np.where(reach > 0.0, up(reach), 0.0)
 
     def as_polytope(self) -> Polytope:
         """The same set as inequalities, one for every finite end: uppers first, then lowers."""
