@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -150,7 +150,7 @@ def is_covered(low: FloatArray, high: FloatArray, lower: FloatArray, upper: Floa
     if ((lower <= low) & (high <= upper)).all(axis=1).any():
         return True
     cuts = [_cuts(*ends) for ends in zip(low.tolist(), high.tolist(), lower.T, upper.T, strict=True)]
-    parts = list(product(*(zip(ends[:-1], ends[1:], strict=True) for ends in cuts)))
+    parts = list(product(*map(pairwise, cuts)))
     pieces = np.array(parts)  # (n_pieces, n_states, 2): no face of a box goes through any of these
     inside = (lower[None] <= pieces[:, None, :, 0]) & (pieces[:, None, :, 1] <= upper[None])
     return bool(inside.all(axis=2).any(axis=1).all())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
@@ -26,12 +26,8 @@ from ..data.arrays import FloatArray, as_floats, as_points, as_vector
 from ..data.limits import GivenLimits, Limits, PlacedLimits
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ..prediction.predictor import MultiStepPredictor
-from .certainty_equivalent import CertaintyEquivalentOCP
-from .do_mpc import is_controller, planned_inputs
+from .planners import Planner, planner_of
 from .robust import RobustOCP
-
-Planner = Callable[[FloatArray], FloatArray]
-"""From a state to the inputs of all steps, `(n_steps, n_inputs)`; an exception says why there is no plan."""
 
 _REFUTING = (ContradictoryDataError, FalsifiedNormBoundError)
 
@@ -336,20 +332,3 @@ def _prolonged(plan: _PlanUnderway | None) -> Iterator[FloatArray]:
 def _read_only(array: FloatArray) -> FloatArray:
     array.setflags(write=False)
     return array
-
-
-def planner_of(controller: Any) -> Planner:
-    """How to get a plan from a controller of any kind that is known here."""
-    if isinstance(controller, CertaintyEquivalentOCP):
-        return lambda x0: _succeeded(controller.solve(x0))
-    if isinstance(controller, RobustOCP):
-        return lambda x0: controller.solve(x0).inputs
-    if is_controller(controller):
-        return lambda x0: planned_inputs(controller, x0)
-    return controller  # type: ignore[no-any-return]
-
-
-def _succeeded(plan: Any) -> FloatArray:
-    if not plan.success:
-        raise RuntimeError(f"IPOPT ended with {plan.status}")
-    return plan.inputs  # type: ignore[no-any-return]
