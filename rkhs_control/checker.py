@@ -76,6 +76,8 @@ MAX_REPAIRED = 200
 """So many intervals may be missed by rounding."""
 ROUNDING = 1e-10
 """What rounding can do to the values of a function, as a share of the sum of all its weights."""
+PER_PIECE = 500
+"""Units of work for a piece of a cell: for the memory that it takes, more than for the time."""
 CELLS_AT_ONCE = 50
 """Of a region, so many are handed to a process at a time."""
 SMALLEST, LARGEST = 1e-50, 1e50
@@ -328,7 +330,8 @@ def check_structure(content: dict[str, Any]) -> None:
     n_history = _check_data(content)
     _numbers(question["x0"], "question.x0", n_history)
     n_steps = _check_plan(question["inputs"], "question.inputs", len(question["input_names"]))
-    _check_noises(question["initial_state_noise"], "question.initial_state_noise", n_history)
+    for part in ("question", "data"):
+        _check_noises(content[part]["initial_state_noise"], f"{part}.initial_state_noise", n_history)
     n_limits = _check_limits(question)
     n_uncertain = sum(map(bool, question["initial_state_noise"]))
     for where, component, n_dims in _components(content, n_steps):
@@ -353,7 +356,8 @@ def check_region_structure(content: dict[str, Any]) -> None:
     n_states = _check_data(content)
     if content["data"]["shape"][:2] != [1, 0]:
         raise RejectedError("boxes of outputs do not tell the history that comes next: a region needs states")
-    _check_noises(question["initial_state_noise"], "question.initial_state_noise", n_states)
+    for part in ("question", "data"):
+        _check_noises(content[part]["initial_state_noise"], f"{part}.initial_state_noise", n_states)
     _check_limits(question)
     n_steps = len(_list(content["steps"], "steps"))
     for where, component, n_dims in _components(content, n_steps):
@@ -407,9 +411,7 @@ def _check_data(content: dict[str, Any]) -> int:
         names = _list(question[key], key)
         if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise RejectedError(f"question.{key} must be different names")
-    n_history = _check_shape(data["shape"], len(question["state_names"]), len(question["input_names"]))
-    _check_noises(data["initial_state_noise"], "data.initial_state_noise", n_history)
-    return n_history
+    return _check_shape(data["shape"], len(question["state_names"]), len(question["input_names"]))
 
 
 def _components(content: dict[str, Any], n_steps: int) -> Iterator[tuple[str, Any, int]]:
@@ -1103,7 +1105,7 @@ class Geometry(NamedTuple):
         for c, cell in enumerate(cells):
             ends = zip(places, cell["lower"], cell["upper"], strict=True)
             spans = [range(place[float(low)], place[float(high)]) for place, low, high in ends]
-            work.take(10 * n_dims * math.prod(map(len, spans)))
+            work.take(PER_PIECE * math.prod(map(len, spans)))
             for piece in product(*spans):
                 if owned.setdefault(piece, c) != c:
                     raise RejectedError(f"the cells {owned[piece] + 1} and {c + 1} overlap")
@@ -1723,8 +1725,9 @@ def _breaks_input_limits(question: dict[str, Any]) -> bool:
     plan = [[Fraction(u) for u in row] for row in question["inputs"]]
     changes = [[after - before for before, after in zip(*pair, strict=True)] for pair in pairwise(plan)]
     for key, rows in (("input_limits", plan), ("input_rate_limits", changes)):
-        box = question.get(key)
-        for row in () if box is None else rows:
+        if (box := question.get(key)) is None:
+            continue
+        for row in rows:
             for value, low, high in zip(row, box["lower"], box["upper"], strict=True):
                 if (low is not None and value < Fraction(low)) or (high is not None and value > Fraction(high)):
                     return True

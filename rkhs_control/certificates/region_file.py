@@ -117,13 +117,17 @@ def _refuse_unprovable(region: InvariantRegion) -> None:
     if not len(region):
         raise InputError("an empty region proves nothing, and is not written")
     if region.limits.rates is not None:
-        raise InputError(
-            "limits.rates must be None: from one plan to the next, a region does not limit rates of inputs"
-        )
-    if not isinstance(states, Box) or not np.isfinite([states.lower, states.upper]).all():
-        raise InputError("the limits of the states must be a Box that is finite: a region is a share of it")
-    if not region.predictor.runs.has_states:
+        raise InputError("limits.rates must be None: a region does not limit changes from one plan to the next")
+    widths = states.upper - states.lower if isinstance(states, Box) else np.array(np.inf)
+    if not (np.isfinite(widths) & (widths > 0.0)).all():
+        raise InputError("the limits of the states must be a Box of finite width: a region is a share of it")
+    runs = region.predictor.runs
+    if not runs.has_states:
         raise InputError("a region needs recorded states: boxes of outputs do not tell the history that comes next")
+    if runs.has_residual_bound and (region.initial_state_noise < runs.noise_bound.max(axis=0)).any():
+        raise InputError(
+            "histories are taken as measured: initial_state_noise must be the noise bound of states or more"
+        )
 
 
 def share_below(region: InvariantRegion) -> float:
