@@ -1,6 +1,7 @@
-"""Check a certificate without trusting whoever made it.
+"""Check a certificate of a plan, or of a region for ever, without trusting whoever made it.
 
     python checker.py plan.json [--data runs.csv]
+    python checker.py region.json [--data runs.csv] [--jobs 2]
 
 This file needs python-flint and nothing else: copy it out, read it, run it. For every step, state and side the
 certificate holds *witnesses*, weights `w` on recorded samples `f(x_i) in [l_i, u_i]`. For any weights whatever,
@@ -24,6 +25,10 @@ its centre and for the slopes there, and a remainder of second order, `norm_boun
 how much functions of the kernel can bend. Where those of the recordings are, too, a second file tells how witnesses for
 the slopes at every sample narrow its interval, round by round; the function above must then pass through these, all.
 
+A *region* is cells, boxes of measured states, each with a plan. That of a cell is proved as above, over all true states
+that may be there. If all boxes of all plans are within the limits, and the last box of each, widened by what
+measurements may be off, is covered by the cells, then the limits are kept for ever, by induction.
+
 What is *not* proved are the assumptions themselves, the norm bounds and the bounds of noise and disturbances. They are
 printed.
 """
@@ -42,13 +47,16 @@ import sys
 import unicodedata
 import zipfile
 import zlib
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise, product
+from multiprocessing import get_context
 from operator import add, mul
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -56,9 +64,10 @@ from typing import Any, NamedTuple, NoReturn
 from flint import arb, arb_mat, ctx
 
 FORMAT, VERSION = "rkhs_control certificate", 4
-MAX_BYTES, MAX_DATA_BYTES = 2**24, 2**27
-WORK = 30_000_000
-"""How much may be done for one certificate, in units of about a tenth of a microsecond."""
+REGION_FORMAT, REGION_VERSION = "rkhs_control region", 1
+MAX_BYTES, MAX_REGION_BYTES, MAX_DATA_BYTES = 2**24, 2**28, 2**27
+WORK, REGION_WORK = 30_000_000, 3_000_000_000
+"""How much may be done for one certificate, or one region, in units of about a tenth of a microsecond."""
 PRECISIONS = (256, 2048)
 """In bits; the second one is for what the first does not decide."""
 MOST_IN_MATRIX = 1000
@@ -67,6 +76,10 @@ MAX_REPAIRED = 200
 """So many intervals may be missed by rounding."""
 ROUNDING = 1e-10
 """What rounding can do to the values of a function, as a share of the sum of all its weights."""
+PER_PIECE = 500
+"""Units of work for a piece of a cell: for the memory that it takes, more than for the time."""
+CELLS_AT_ONCE = 50
+"""Of a region, so many are handed to a process at a time."""
 SMALLEST, LARGEST = 1e-50, 1e50
 EXIT_CODES = "Exit codes: 0 accepted, whatever the verdict, which is printed; 1 rejected; 4 unreadable."
 
@@ -98,13 +111,17 @@ class Verification:
     """What is assumed and not proved."""
     samples: str = ""
     """Whether the samples were looked up in the recordings."""
+    n_cells: int = 0
+    """Of a region, whose verdict is INVARIANT: from every one of them the limits are kept for ever."""
+    share: float | None = None
+    """Of the volume of the limits that these cells have, at least; None for a plan."""
 
 
 class Work:
     """Counts what is to be done before it is done, and refuses to do too much."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit, self.done = limit, 0
+    def __init__(self, limit: int, done: int = 0) -> None:
+        self.limit, self.done = limit, done
 
     def take(self, units: int) -> None:
         """Count `units` of work, and refuse to go on beyond the limit."""
@@ -116,24 +133,37 @@ class Work:
             )
 
 
-def verify(file: str | Path, data: str | Path | None = None, work: int = WORK) -> Verification:
-    """Check a certificate file and, if they are given, look its samples up in the recordings.
+def verify(
+    file: str | Path,
+    data: str | Path | None = None,
+    work: int | None = None,
+    n_jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Verification:
+    """Check the file of a certificate or of a region and, if they are given, look its samples up in the recordings.
 
-    What tells how intervals were narrowed, where histories are uncertain, is looked for beside the certificate.
-    `work` limits what is done for it, in units of about a tenth of a microsecond.
+    What tells how intervals were narrowed, where histories are uncertain, is looked for beside the file. `work` limits
+    what is done, in units of about a tenth of a microsecond; by default to `WORK` for a certificate, and `REGION_WORK`
+    for a region. The cells of a region are spread over `n_jobs` processes, which are started anew: a script that asks
+    for several needs the usual `if __name__ == "__main__":`. `progress` is told how many bounds of how many are proved.
     """
     content = read(Path(file))
+    is_region = content["format"] == REGION_FORMAT
     slacks: list[dict[str, Any]] = []
     precision = ctx.prec
     try:
-        check_structure(content)
+        (check_region_structure if is_region else check_structure)(content)
         index_models(content)
-        budget = Work(work)
-        budget.take(work_of(content))
+        budget = Work((REGION_WORK if is_region else WORK) if work is None else work)
+        budget.take((region_work if is_region else work_of)(content))
         recordings = None if data is None else read_recordings(Path(data), content, budget)
         narrowing = None if data is None else read_narrowing(Path(file).parent, content, budget)
-        check_claim(content)
-        check_bounds(content, slacks, budget)
+        if is_region:
+            check_cells(content, budget)
+            check_region_bounds(content, slacks, budget, n_jobs, progress)
+        else:
+            check_claim(content)
+            check_bounds(content, slacks, budget)
         samples, found = check_samples(content, recordings, narrowing, budget)
     except RejectedError as reason:
         return Verification(False, str(reason), slacks=slacks)
@@ -141,13 +171,15 @@ def verify(file: str | Path, data: str | Path | None = None, work: int = WORK) -
         ctx.prec = precision
     return Verification(
         True,
-        verdict=content["claim"]["verdict"],
+        verdict="INVARIANT" if is_region else content["claim"]["verdict"],
         slacks=slacks,
         n_samples_found=found,
-        plan=plan_in_words(content),
+        plan=plans_in_words(content) if is_region else plan_in_words(content),
         limits=limits_in_words(content["question"]),
         assumptions=assumptions_in_words(content, is_narrowed=narrowing is not None),
         samples=samples,
+        n_cells=len(content["cells"]) if is_region else 0,
+        share=float(content["claim"]["share"]) if is_region else None,
     )
 
 
@@ -158,10 +190,7 @@ def read(path: Path) -> dict[str, Any]:
     """The content of a file, whose objects have no key twice and whose numbers are finite."""
     name = plain(path, 200)
     try:
-        with path.open("rb") as stream:
-            text = stream.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise UnreadableError(f"{name}: more than {MAX_BYTES} bytes")
+        text = _text(path, name)
         content = json.loads(
             text.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite
         )
@@ -169,9 +198,13 @@ def read(path: Path) -> dict[str, Any]:
         raise UnreadableError(f"{name}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"{name}: not readable as JSON ({plain(error)})") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") not in (FORMAT, REGION_FORMAT):
         raise UnreadableError(f"{name}: not a certificate")
     version = content.get("version")
+    if content["format"] == REGION_FORMAT:
+        if type(version) is not int or version != REGION_VERSION:
+            raise UnreadableError(f"{name}: version {quoted(version)}; this checker knows {REGION_VERSION} of regions")
+        return content
     if version == 1:
         raise UnreadableError(
             f"{name}: version 1 does not prove that the recordings do not refute its assumptions; certify the plan "
@@ -182,6 +215,19 @@ def read(path: Path) -> dict[str, Any]:
     if type(version) is not int or version != VERSION:
         raise UnreadableError(f"{name}: version {quoted(version)}; this checker knows {VERSION}")
     return content
+
+
+def _text(path: Path, name: str) -> bytes:
+    """All bytes of a file; only one that says in the beginning that it is a region may be large."""
+    with path.open("rb") as stream:
+        text = stream.read(MAX_BYTES + 1)
+        most = MAX_BYTES
+        if len(text) > most and re.match(rb'\s*\{\s*"format"\s*:\s*"' + REGION_FORMAT.encode() + b'"', text[:1000]):
+            most = MAX_REGION_BYTES
+            text += stream.read(most + 1 - len(text))
+    if len(text) > most:
+        raise UnreadableError(f"{name}: more than {most} bytes")
+    return text
 
 
 def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
@@ -274,14 +320,81 @@ def number(value: float) -> str:
 def check_structure(content: dict[str, Any]) -> None:
     """Also that limits limit something and are called what they are, and that the digest is right."""
     _keys(content, "the certificate", "format version question data steps claim made_with digest")
-    question, data, claim = content["question"], content["data"], content["claim"]
+    question, claim = content["question"], content["claim"]
     _keys(
         question,
         "question",
         "state_names input_names x0 inputs initial_state_noise state_limits input_limits input_rate_limits",
     )
-    _keys(data, "data", "n_runs sha256 file initial_state_noise shape narrowing")
     _keys(claim, "claim", "verdict margin margins")
+    n_history = _check_data(content)
+    _numbers(question["x0"], "question.x0", n_history)
+    n_steps = _check_plan(question["inputs"], "question.inputs", len(question["input_names"]))
+    for part in ("question", "data"):
+        _check_noises(content[part]["initial_state_noise"], f"{part}.initial_state_noise", n_history)
+    n_limits = _check_limits(question)
+    n_uncertain = sum(map(bool, question["initial_state_noise"]))
+    for where, component, n_dims in _components(content, n_steps):
+        _keys(component, where, f"{_ASSUMED_KEYS} lower upper")
+        _check_assumptions(component, where, n_dims, n_history)
+        for side in ("lower", "upper"):
+            _check_proof(component[side], f"{where}, {side}", len(component["samples"]["inputs"]), n_uncertain)
+    if claim["verdict"] not in ("CERTIFIED", "UNDECIDED", "REFUTED"):
+        raise RejectedError("claim.verdict must be CERTIFIED, UNDECIDED or REFUTED")
+    for row in _list(claim["margins"], "claim.margins", n_steps):
+        _numbers(row, "claim.margins", n_limits)
+    _numbers([claim["margin"]], "claim.margin")
+    _check_digest(content)
+
+
+def check_region_structure(content: dict[str, Any]) -> None:
+    """The same for a region; its cells are looked at one by one."""
+    _keys(content, "the region", "format version question data steps cells claim made_with digest")
+    question = content["question"]
+    _keys(question, "question", "state_names input_names initial_state_noise state_limits input_limits")
+    _keys(content["claim"], "claim", "share")
+    n_states = _check_data(content)
+    if content["data"]["shape"][:2] != [1, 0]:
+        raise RejectedError("boxes of outputs do not tell the history that comes next: a region needs states")
+    for part in ("question", "data"):
+        _check_noises(content[part]["initial_state_noise"], f"{part}.initial_state_noise", n_states)
+    _check_limits(question)
+    n_steps = len(_list(content["steps"], "steps"))
+    for where, component, n_dims in _components(content, n_steps):
+        _keys(component, where, _ASSUMED_KEYS)
+        _check_assumptions(component, where, n_dims, n_states)
+    for c, cell in enumerate(_list(content["cells"], "cells"), start=1):
+        _check_cell(cell, f"cell {c}", content)
+    if not content["cells"] or n_steps != max(len(cell["inputs"]) for cell in content["cells"]):
+        raise RejectedError("there must be cells, and as many steps as the longest of their plans has")
+    if _numbers([content["claim"]["share"]], "claim.share")[0] < 0:
+        raise RejectedError("claim.share is negative")
+    _check_digest(content)
+
+
+def _check_cell(cell: Any, where: str, content: dict[str, Any]) -> None:
+    """A box of states, a plan, and proofs of bounds for every step of it."""
+    _keys(cell, where, "lower upper x0 reach inputs bounds")
+    names, steps = content["question"]["state_names"], content["steps"]
+    for key in ("lower", "upper", "x0"):
+        _numbers(cell[key], f"{where}, {key}", len(names))
+    _check_noises(cell["reach"], f"{where}, reach", len(names))
+    n_steps = _check_plan(cell["inputs"], f"{where}, inputs", len(content["question"]["input_names"]))
+    if n_steps > len(steps):
+        raise RejectedError(f"{where}: its plan is longer than what is assumed of the plant")
+    n_uncertain = sum(map(bool, cell["reach"]))
+    for n, row in enumerate(_list(cell["bounds"], f"{where}, bounds", n_steps)):
+        for i, proofs in enumerate(_list(row, f"{where}, bounds", len(names))):
+            _keys(proofs, f"{where}, bounds", "lower upper")
+            for side in ("lower", "upper"):
+                what = f"{where}, step {n + 1}, state {named(names[i])}, {side}"
+                _check_proof(proofs[side], what, len(steps[n][i]["samples"]["inputs"]), n_uncertain)
+
+
+def _check_data(content: dict[str, Any]) -> int:
+    """What certificates and regions share: names, recordings, versions; returns how many entries a history has."""
+    question, data = content["question"], content["data"]
+    _keys(data, "data", "n_runs sha256 file initial_state_noise shape narrowing")
     _keys(content["made_with"], "made_with", "rkhs_control python numpy seed")
     if data["file"] is not None:
         _keys(data["file"], "data.file", "name sha256 is_windowed")
@@ -298,27 +411,39 @@ def check_structure(content: dict[str, Any]) -> None:
         names = _list(question[key], key)
         if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise RejectedError(f"question.{key} must be different names")
-    n_states, n_inputs = len(question["state_names"]), len(question["input_names"])
-    n_history = _check_shape(data["shape"], n_states, n_inputs)
-    _numbers(question["x0"], "question.x0", n_history)
-    n_steps = len(_list(question["inputs"], "question.inputs"))
-    if n_steps == 0:
-        raise RejectedError("question.inputs has no steps")
-    for row in question["inputs"]:
-        _numbers(row, "question.inputs", n_inputs)
-    for noise, what in ((question["initial_state_noise"], "question"), (data["initial_state_noise"], "data")):
-        if min(_numbers(noise, f"{what}.initial_state_noise", n_history)) < 0:
-            raise RejectedError(f"{what}.initial_state_noise is negative")
-    n_limits = _check_limits(question, n_states, n_inputs)
+    return _check_shape(data["shape"], len(question["state_names"]), len(question["input_names"]))
+
+
+def _components(content: dict[str, Any], n_steps: int) -> Iterator[tuple[str, Any, int]]:
+    """What there is for every step and state, where that is, and how many dimensions its arguments have."""
+    names, n_history = content["question"]["state_names"], history_size(content)
     for n, row in enumerate(_list(content["steps"], "steps", n_steps), start=1):
-        for name, component in zip(question["state_names"], _list(row, f"steps[{n}]", n_states), strict=True):
-            n_dims = n_history + n * n_inputs
-            _check_component(component, f"step {n}, state {named(name)}", n_dims, question["initial_state_noise"])
-    if claim["verdict"] not in ("CERTIFIED", "UNDECIDED", "REFUTED"):
-        raise RejectedError("claim.verdict must be CERTIFIED, UNDECIDED or REFUTED")
-    for row in _list(claim["margins"], "claim.margins", n_steps):
-        _numbers(row, "claim.margins", n_limits)
-    _numbers([claim["margin"]], "claim.margin")
+        for name, component in zip(names, _list(row, f"steps[{n}]", len(names)), strict=True):
+            n_dims = n_history + n * len(content["question"]["input_names"])
+            yield f"step {n}, state {named(name)}", component, n_dims
+
+
+def history_size(content: dict[str, Any]) -> int:
+    """How many entries a history has."""
+    question, (outputs, inputs, _) = content["question"], content["data"]["shape"]
+    return int(outputs * len(question["state_names"]) + inputs * len(question["input_names"]))
+
+
+def _check_plan(inputs: Any, what: str, n_inputs: int) -> int:
+    """Numbers for every step and input; returns how many steps there are."""
+    for row in _list(inputs, what):
+        _numbers(row, what, n_inputs)
+    if not inputs:
+        raise RejectedError(f"{what} has no steps")
+    return len(inputs)
+
+
+def _check_noises(noise: Any, what: str, size: int) -> None:
+    if min(_numbers(noise, what, size)) < 0:
+        raise RejectedError(f"{what} is negative")
+
+
+def _check_digest(content: dict[str, Any]) -> None:
     if content["digest"] != digest(content):
         raise RejectedError("the digest does not match: the file was changed")
 
@@ -331,8 +456,9 @@ def _check_shape(shape: Any, n_states: int, n_inputs: int) -> int:
     return int(shape[0] * n_states + shape[1] * n_inputs)
 
 
-def _check_limits(question: dict[str, Any], n_states: int, n_inputs: int) -> int:
-    limits = question["state_limits"]
+def _check_limits(question: dict[str, Any]) -> int:
+    """Every limit limits something and is called what it is; returns how many there are of the states."""
+    limits, n_states, n_inputs = question["state_limits"], len(question["state_names"]), len(question["input_names"])
     _keys(limits, "state_limits", "names normals offsets")
     n_limits = len(_numbers(limits["offsets"], "state_limits.offsets"))
     if n_limits == 0:
@@ -351,7 +477,7 @@ def _check_limits(question: dict[str, Any], n_states: int, n_inputs: int) -> int
         if any(unicodedata.category(character) == "Sm" for character in str(name)) and name != stated:
             raise RejectedError(f"limit {c} of the states is called {quoted(name)}, but it is {quoted(stated)}")
     for key in ("input_limits", "input_rate_limits"):
-        if question[key] is not None:
+        if question.get(key) is not None:
             _keys(question[key], key, "lower upper")
             for end in question[key].values():
                 _numbers([x for x in _list(end, key, n_inputs) if x is not None], key)
@@ -361,11 +487,13 @@ def _check_limits(question: dict[str, Any], n_states: int, n_inputs: int) -> int
     return n_limits
 
 
-def _check_component(component: Any, where: str, n_dims: int, noise: list[float]) -> None:
-    """One state after one step."""
-    _keys(component, where, "kernel norm_bound noise_bound disturbance_bound prior consistency samples lower upper")
+_ASSUMED_KEYS = "kernel norm_bound noise_bound disturbance_bound prior consistency samples"
+
+
+def _check_assumptions(component: dict[str, Any], where: str, n_dims: int, n_history: int) -> None:
+    """What bounds of one state after one step rest on."""
     _check_kernel(component["kernel"], where, n_dims)
-    _check_prior(component["prior"], f"{where}, prior", n_dims, len(noise))
+    _check_prior(component["prior"], f"{where}, prior", n_dims, n_history)
     for key in ("norm_bound", "noise_bound", "disturbance_bound"):
         _keys(component[key], f"{where}, {key}", "value provenance")
         _plain([component[key]["provenance"]])
@@ -383,8 +511,6 @@ def _check_component(component: Any, where: str, n_dims: int, noise: list[float]
         low, high = _numbers(interval, f"{where}, samples", 2)
         if low > high:
             raise RejectedError(f"{where}: the interval [{number(low)}, {number(high)}] is empty")
-    for side in ("lower", "upper"):
-        _check_proof(component[side], f"{where}, {side}", n_samples, sum(map(bool, noise)))
 
 
 def _check_prior(prior: Any, what: str, n_dims: int, n_history: int) -> None:
@@ -484,37 +610,79 @@ def _numbers(value: Any, what: str, size: int | None = None) -> list[float]:
     return values
 
 
-def work_of(content: dict[str, Any], n_recorded: dict[int, int] | None = None) -> int:
-    """In units of about a tenth of a microsecond: all evaluations of kernels, and the sums of the claim.
-
-    With recordings, of which `n_recorded` reach a step, what these take in addition.
-    """
+def work_of(content: dict[str, Any]) -> int:
+    """In units of about a tenth of a microsecond: all evaluations of kernels, and the sums of the claim."""
     question = content["question"]
     n_states, n_inputs = len(question["state_names"]), len(question["input_names"])
     units = 200 * len(question["inputs"]) * (n_states * len(question["state_limits"]["offsets"]) + n_inputs)
-    for n, row in enumerate(content["steps"], start=1):
-        n_dims, n_rows = len(question["x0"]) + n * n_inputs, 0 if n_recorded is None else n_recorded[n]
-        for component in row:
-            support = len(component["consistency"]["weights"])
-            sizes = [len(w["weights"]) + 1 for side in ("lower", "upper") for w in component[side]["witnesses"]]
-            shapes = [
-                *((size, size) for size in sizes),
-                (len(component["samples"]["inputs"]), support),
-                (support, support),
-            ]
-            if n_recorded is not None:
-                shapes = [(n_rows, support)]
-            else:
-                units += sum(slopes_work(component, side, n_dims) for side in ("lower", "upper"))
-            n_priors = 0 if component["prior"] is None else n_rows + 2 * len(sizes)
-            units += (n_rows + 8 * n_priors) * n_dims
-            units += kernel_work(component["kernel"], n_dims, *shapes, (2, 1), (2, 1))
+    for _, component, n_dims in _components(content, len(content["steps"])):
+        units += consistency_work(component, n_dims)
+        units += sum(proof_work(component, component[side], n_dims) for side in ("lower", "upper"))
     return units
 
 
-def slopes_work(component: dict[str, Any], side: str, n_dims: int) -> int:
+def region_work(content: dict[str, Any]) -> int:
+    """The same for a region: the kernel matrix of its samples is computed once, where that is less."""
+    question = content["question"]
+    n_ends = len(question["state_names"]) + len(question["input_names"])
+    units = 20 * n_ends * sum(len(cell["inputs"]) + 5 for cell in content["cells"])
+    components = _components(content, len(content["steps"]))
+    for where, (_, component, n_dims) in zip(_places(content), components, strict=True):
+        is_known = matrix_is_worth_it(content, *where)
+        n_samples = len(component["samples"]["inputs"])
+        units += consistency_work(component, n_dims)
+        units += kernel_work(component["kernel"], n_dims, (n_samples, n_samples)) if is_known else 0
+        proofs = (proof for _, both in proofs_of(content, *where) for proof in both.values())
+        units += sum(proof_work(component, proof, n_dims, is_known=is_known) for proof in proofs)
+    return units
+
+
+def _places(content: dict[str, Any]) -> list[tuple[int, int]]:
+    """Every step, from 0, and state."""
+    return list(product(range(len(content["steps"])), range(len(content["question"]["state_names"]))))
+
+
+def proofs_of(content: dict[str, Any], n: int, i: int) -> list[tuple[int, dict[str, Any]]]:
+    """Of state `i` after `n + 1` steps: the cells whose plans are as long, and the proofs of both ends."""
+    return [(c, cell["bounds"][n][i]) for c, cell in enumerate(content["cells"]) if n < len(cell["bounds"])]
+
+
+def matrix_is_worth_it(content: dict[str, Any], n: int, i: int) -> bool:
+    """Whether proofs need more kernel values than there are among all samples, and these are not too many."""
+    n_samples = len(content["steps"][n][i]["samples"]["inputs"])
+    proofs = (proof for _, both in proofs_of(content, n, i) for proof in both.values())
+    n_values = sum(len(witness["weights"]) ** 2 for proof in proofs for witness in proof["witnesses"])
+    return n_samples <= MOST_IN_MATRIX and n_samples**2 < n_values
+
+
+def consistency_work(component: dict[str, Any], n_dims: int) -> int:
+    """Of a function through all samples that bounds rest on."""
+    support, n_samples = len(component["consistency"]["weights"]), len(component["samples"]["inputs"])
+    return kernel_work(component["kernel"], n_dims, (n_samples, support), (support, support))
+
+
+def recorded_work(content: dict[str, Any], n_recorded: dict[int, int]) -> int:
+    """What recordings, of which so many reach a step, take in addition."""
+    units = 0
+    for n, row in enumerate(content["steps"], start=1):
+        n_dims = history_size(content) + n * len(content["question"]["input_names"])
+        for component in row:
+            units += n_recorded[n] * n_dims * (1 if component["prior"] is None else 9)
+            units += kernel_work(component["kernel"], n_dims, (n_recorded[n], len(component["consistency"]["weights"])))
+    return units
+
+
+def proof_work(component: dict[str, Any], proof: dict[str, Any], n_dims: int, *, is_known: bool = False) -> int:
+    """Of one bound; less where the kernel matrix of the samples is known."""
+    sizes = [len(witness["weights"]) + 1 for witness in proof["witnesses"]]
+    shapes = [(1, size) if is_known else (size, size) for size in sizes]
+    units = kernel_work(component["kernel"], n_dims, *shapes, (2, 1)) + slopes_work(component, proof, n_dims)
+    units += 0 if component["prior"] is None else 16 * len(sizes) * n_dims
+    return units + (3 * sum(size**2 for size in sizes) if is_known else 0)
+
+
+def slopes_work(component: dict[str, Any], proof: dict[str, Any], n_dims: int) -> int:
     """What bounds of slopes, and how much functions bend, take in addition."""
-    proof = component[side]
     if proof["method"] not in ("corners", "slopes"):
         return 0
     sizes = [len(witness["weights"]) for witness in proof["witnesses"]]
@@ -765,12 +933,25 @@ def set_precision(precision: int, work: Work, units: int) -> None:
 # ---- bounds
 
 
+Matrix = list[list[arb]]
+
+
 def witness_value(
-    component: dict[str, Any], witness: dict[str, Any], x: Sequence[float], is_mirrored: bool, j: int | None = None
+    component: dict[str, Any],
+    witness: dict[str, Any],
+    x: Sequence[float],
+    is_mirrored: bool,
+    j: int | None = None,
+    matrix: Matrix | None = None,
 ) -> arb:
-    """The upper bound of `g(x)` that a witness proves, or of `dg/dx_j`; mirrored, of minus that."""
-    inputs, intervals = ([component["samples"][key][row] for row in witness["rows"]] for key in ("inputs", "intervals"))
-    return weighted_bound(component, inputs, intervals, witness["weights"], x, is_mirrored, j)
+    """The upper bound of `g(x)` that a witness proves, or of `dg/dx_j`; mirrored, of minus that.
+
+    `matrix` holds the kernel values of all samples, if these were computed already.
+    """
+    rows = witness["rows"]
+    inputs, intervals = ([component["samples"][key][row] for row in rows] for key in ("inputs", "intervals"))
+    known = None if matrix is None else [[matrix[a][b] for b in rows] for a in rows]
+    return weighted_bound(component, inputs, intervals, witness["weights"], x, is_mirrored, j, known)
 
 
 def weighted_bound(
@@ -781,20 +962,17 @@ def weighted_bound(
     x: Sequence[float],
     is_mirrored: bool,
     j: int | None,
-    known: list[list[arb]] | None = None,
+    known: Matrix | None = None,
 ) -> arb:
     """`norm_bound || L - sum_i w_i k_{x_i} || + sum_i max(w_i u_i, w_i l_i)` for the value at `x`, or its slope.
 
     `known` is the kernel matrix of the inputs, if that was computed already.
     """
     kernel, w = component["kernel"], [arb(v) for v in weights]
-    if j is None:
-        points, all_weights = [x, *inputs], [arb(-1), *w]
-        square = sum(map(mul, all_weights, function_values(kernel, points, all_weights, points)), arb(0))
-    else:
-        rows = kernel_rows(kernel, inputs, inputs) if known is None else known
-        square = sum((a * sum(map(mul, w, row), arb(0)) for a, row in zip(w, rows, strict=True)), arb(0))
-        square += slope_variance(kernel, j) - 2 * sum(map(mul, w, slope_row(kernel, x, j, inputs)), arb(0))
+    rows = kernel_rows(kernel, inputs, inputs) if known is None else known
+    square = sum((a * sum(map(mul, w, row), arb(0)) for a, row in zip(w, rows, strict=True)), arb(0))
+    across = kernel_rows(kernel, [x], inputs)[0] if j is None else slope_row(kernel, x, j, inputs)
+    square += (variance(kernel) if j is None else slope_variance(kernel, j)) - 2 * sum(map(mul, w, across), arb(0))
     value = arb(component["norm_bound"]["value"]) * square.nonnegative_part().sqrt()
     for weight, (low, high) in zip(weights, intervals, strict=True):
         ends = (-arb(high), -arb(low)) if is_mirrored else (arb(low), arb(high))
@@ -802,7 +980,9 @@ def weighted_bound(
     return value
 
 
-def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: list[float]) -> arb:
+def proved_end(
+    component: dict[str, Any], side: str, x: Sequence[float], noise: list[float], matrix: Matrix | None = None
+) -> arb:
     """The upper bound of the plant over all arguments within `noise` of `x`, or for the lower side of minus it."""
     proof, is_lower = component[side], side == "lower"
 
@@ -810,7 +990,8 @@ def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: 
 
     def at(point: Sequence[float], witness: dict[str, Any]) -> arb:
         middle = prior_value(component, x if is_model else point)
-        return witness_value(component, witness, point, is_lower) + (-middle if is_lower else middle)
+        value = witness_value(component, witness, point, is_lower, matrix=matrix)
+        return value + (-middle if is_lower else middle)
 
     if proof["method"] == "corners":
         box = {j: _around(x[j], h) for j, h in enumerate(noise) if h}
@@ -831,7 +1012,7 @@ def proved_end(component: dict[str, Any], side: str, x: Sequence[float], noise: 
             component,
             j,
             *(
-                witness_value(component, witness, x, is_mirrored, j)
+                witness_value(component, witness, x, is_mirrored, j, matrix)
                 for witness, is_mirrored in ((rising, False), (falling, True))
             ),
         )
@@ -865,29 +1046,268 @@ def check_bounds(content: dict[str, Any], slacks: list[dict[str, Any]], work: Wo
             for side in ("lower", "upper"):
                 bound = component[side]["bound"]
                 slack = _slack(component, side, x, question["initial_state_noise"], f"{where}, {side}", work)
-                share = slack / abs(bound) if bound else slack
-                slacks.append({"step": n, "state": name, "side": side, "bound": bound, "slack": slack, "share": share})
+                slacks.append({"step": n, "state": name, **_told(bound, side, slack)})
             if component["lower"]["bound"] > component["upper"]["bound"]:
                 raise RejectedError(f"{where}: the lower bound is above the upper: no such plant")
 
 
+def _told(bound: float, side: str, slack: float) -> dict[str, Any]:
+    """What there is to tell of a bound that is proved."""
+    return {"side": side, "bound": bound, "slack": slack, "share": slack / abs(bound) if bound else slack}
+
+
 def _slack(
-    component: dict[str, Any], side: str, x: Sequence[float], noise: list[float], where: str, work: Work
+    component: dict[str, Any],
+    side: str,
+    x: Sequence[float],
+    noise: list[float],
+    where: str,
+    work: Work,
+    matrix: Matrix | None = None,
 ) -> float:
-    """By how much more than claimed is proved."""
+    """By how much more than claimed is proved; `matrix` holds kernel values of the first precision."""
     claimed = component[side]["bound"] * (1 if side == "upper" else -1)
-    sizes = [len(witness["weights"]) + 1 for witness in component[side]["witnesses"]]
-    units = kernel_work(component["kernel"], len(x), *((size, size) for size in sizes), (2, 1))
-    units += slopes_work(component, side, len(x))
+    units = proof_work(component, component[side], len(x))
     for precision in PRECISIONS:
         set_precision(precision, work, units)
-        proved = proved_end(component, side, x, noise) + arb(component["disturbance_bound"]["value"])
+        known = matrix if precision == PRECISIONS[0] else None
+        proved = proved_end(component, side, x, noise, known) + arb(component["disturbance_bound"]["value"])
         if proved <= arb(claimed):
             return max(0.0, float((arb(claimed) - proved).mid()))
     raise RejectedError(
         f"{where}: for {'f' if side == 'upper' else '-f'} the witness proves {float(proved.mid())!r}, but "
         f"{number(claimed)} is claimed"
     )
+
+
+# ---- regions: cells whose plans keep the limits, and end in cells again
+
+
+Limits = tuple[list[float], list[float]]
+"""Of the states: lower ones, and upper ones."""
+
+
+class Geometry(NamedTuple):
+    """Cells, cut along all their faces into pieces: a piece lies in one cell, or in none."""
+
+    faces: list[list[float]]
+    """Of all cells, in every dimension, from the lowest to the highest."""
+    owned: dict[tuple[int, ...], int]
+    """The cell that a piece lies in; pieces are numbered by the face below them."""
+
+    @classmethod
+    def of(cls, cells: list[dict[str, Any]], work: Work) -> Geometry:
+        """Refused where two cells overlap."""
+        n_dims = len(cells[0]["lower"])
+        faces = [sorted({float(cell[end][j]) for cell in cells for end in ("lower", "upper")}) for j in range(n_dims)]
+        places = [{face: k for k, face in enumerate(row)} for row in faces]
+        owned: dict[tuple[int, ...], int] = {}
+        for c, cell in enumerate(cells):
+            ends = zip(places, cell["lower"], cell["upper"], strict=True)
+            spans = [range(place[float(low)], place[float(high)]) for place, low, high in ends]
+            work.take(PER_PIECE * math.prod(map(len, spans)))
+            for piece in product(*spans):
+                if owned.setdefault(piece, c) != c:
+                    raise RejectedError(f"the cells {owned[piece] + 1} and {c + 1} overlap")
+        return cls(faces, owned)
+
+    def covers(self, lower: list[float], upper: list[float], work: Work) -> bool:
+        """Whether every piece that a box reaches into lies in some cell."""
+        spans = []
+        for row, low, high in zip(self.faces, lower, upper, strict=True):
+            if not row[0] <= low <= high <= row[-1]:
+                return False
+            first = min(bisect_right(row, low), len(row) - 1) - 1
+            spans.append(range(first, max(bisect_left(row, high), first + 1)))
+        work.take(10 * len(spans) * math.prod(map(len, spans)))
+        return all(piece in self.owned for piece in product(*spans))
+
+
+def check_cells(content: dict[str, Any], work: Work) -> None:
+    """Everything about a region but that its bounds are proved, by exact comparisons and in rational arithmetic.
+
+    Cells and boxes are within the limits, plans within theirs, and what plans are proved for holds the cells widened by
+    what measurements may be off. The last boxes, widened as much, are covered by the cells. These do not overlap, and
+    have the share that is claimed.
+    """
+    question, cells = content["question"], content["cells"]
+    limits, noise = limit_box(question), question["initial_state_noise"]
+    for c, cell in enumerate(cells, start=1):
+        _check_extent(cell, f"cell {c}", limits, noise)
+        if _breaks_input_limits({**question, "inputs": cell["inputs"]}):
+            raise RejectedError(f"cell {c}: its plan breaks the limits of the inputs")
+        _check_boxes(cell, f"cell {c}", limits, question["state_names"])
+    geometry = Geometry.of(cells, work)
+    for c, cell in enumerate(cells, start=1):
+        ends = [(proofs["lower"]["bound"], proofs["upper"]["bound"]) for proofs in cell["bounds"][-1]]
+        lower = [_double_below(Fraction(low) - Fraction(e)) for (low, _), e in zip(ends, noise, strict=True)]
+        upper = [-_double_below(-Fraction(high) - Fraction(e)) for (_, high), e in zip(ends, noise, strict=True)]
+        if not geometry.covers(lower, upper, work):
+            raise RejectedError(f"cell {c}: the box that its plan ends with is not covered by the cells")
+    volume = sum((_volume(cell["lower"], cell["upper"]) for cell in cells), Fraction(0))
+    if Fraction(content["claim"]["share"]) * _volume(*limits) > volume:
+        share = _rounded(volume / _volume(*limits))
+        raise RejectedError(f"the cells have {share} of the limits, not {number(content['claim']['share'])}")
+
+
+def limit_box(question: dict[str, Any]) -> Limits:
+    """The lower and upper limits of the states of a region, both of which every state must have."""
+    limits, names = question["state_limits"], [named(name) for name in question["state_names"]]
+    lower, upper = [-math.inf] * len(names), [math.inf] * len(names)
+    for normal, offset in zip(limits["normals"], limits["offsets"], strict=True):
+        (j, *others) = (j for j, a in enumerate(normal) if a)
+        if others or abs(normal[j]) != 1:
+            raise RejectedError(f"{inequality(names, normal, offset)}: a region must have lower and upper limits alone")
+        if normal[j] > 0:
+            upper[j] = min(upper[j], float(offset))
+        else:
+            lower[j] = max(lower[j], -float(offset))
+    for name, low, high in zip(names, lower, upper, strict=True):
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise RejectedError(f"the limits of {name} are not those of a finite box that has a volume")
+    return lower, upper
+
+
+def _check_extent(cell: dict[str, Any], where: str, limits: Limits, noise: list[float]) -> None:
+    """A cell is a box within the limits, and its plan is proved from all true states that may be there."""
+    ends = zip(cell["lower"], cell["upper"], *limits, strict=True)
+    if not all(least <= low < high <= most for low, high, least, most in ends):
+        raise RejectedError(f"{where} must be a box that has a volume, within the limits")
+    rows = ([Fraction(v) for v in row] for row in (cell["lower"], cell["upper"], cell["x0"], cell["reach"], noise))
+    for low, high, x, reach, e in zip(*rows, strict=True):
+        if not (x - reach <= low - e and high + e <= x + reach):
+            raise RejectedError(f"{where}: its plan is not proved from all states that may be in it")
+
+
+def _check_boxes(cell: dict[str, Any], where: str, limits: Limits, names: list[str]) -> None:
+    """Every box of a plan is within the limits, and not empty."""
+    for n, row in enumerate(cell["bounds"], start=1):
+        for name, proofs, least, most in zip(names, row, *limits, strict=True):
+            low, high = (proofs[side]["bound"] for side in ("lower", "upper"))
+            if low > high:
+                raise RejectedError(f"{where}, step {n}, state {named(name)}: the lower bound is above the upper")
+            if not least <= low <= high <= most:
+                raise RejectedError(f"{where}, step {n}, state {named(name)}: the box is not within the limits")
+
+
+def _volume(lower: Sequence[float], upper: Sequence[float]) -> Fraction:
+    sides = zip(map(Fraction, lower), map(Fraction, upper), strict=True)
+    return math.prod((high - low for low, high in sides), start=Fraction(1))
+
+
+def _double_below(value: Fraction) -> float:
+    """The largest double that is not above: with doubles, it compares as the number itself does, from below."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        raise RejectedError("a box, widened by what measurements may be off, is too large for doubles") from None
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
+class Share(NamedTuple):
+    """A part of the bounds of a region that one process proves: of one step and state, in some of its cells."""
+
+    n: int
+    i: int
+    first: int
+    last: int
+
+
+def shares_of(content: dict[str, Any]) -> list[Share]:
+    """All bounds, step by step and state by state: kernel values of one of these are kept at a time."""
+    return [
+        Share(n, i, first, first + CELLS_AT_ONCE)
+        for n, i in _places(content)
+        for first in range(0, len(proofs_of(content, n, i)), CELLS_AT_ONCE)
+    ]
+
+
+class Prover:
+    """Proves bounds of a region, one share at a time; keeps the kernel values of the latest step and state."""
+
+    def __init__(self, content: dict[str, Any], work: Work) -> None:
+        self.content, self.work = content, work
+        self.matrix = lru_cache(maxsize=1)(self._matrix)
+        self.proofs = lru_cache(maxsize=1)(partial(proofs_of, content))
+
+    def _matrix(self, n: int, i: int) -> Matrix | None:
+        if not matrix_is_worth_it(self.content, n, i):
+            return None
+        component, ctx.prec = self.content["steps"][n][i], PRECISIONS[0]
+        return kernel_rows(component["kernel"], component["samples"]["inputs"], component["samples"]["inputs"])
+
+    def prove(self, share: Share) -> tuple[list[dict[str, Any]], str]:
+        """What there is to tell of every bound, and why one of them is not proved, where that is so."""
+        slacks: list[dict[str, Any]] = []
+        try:
+            for c, both in self.proofs(share.n, share.i)[share.first : share.last]:
+                slacks += self._cell(share.n, share.i, c, both)
+        except RejectedError as reason:
+            return slacks, str(reason)
+        return slacks, ""
+
+    def _cell(self, n: int, i: int, c: int, both: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        name, cell = self.content["question"]["state_names"][i], self.content["cells"][c]
+        component = {**self.content["steps"][n][i], **both}
+        x = [*cell["x0"], *(u for inputs in cell["inputs"][: n + 1] for u in inputs)]
+        place = {"cell": c + 1, "step": n + 1, "state": name}
+        for side in ("lower", "upper"):
+            where = f"cell {c + 1}, step {n + 1}, state {named(name)}, {side}"
+            slack = _slack(component, side, x, cell["reach"], where, self.work, self.matrix(n, i))
+            yield {**place, **_told(both[side]["bound"], side, slack)}
+
+
+_provers: list[Prover] = []
+"""Of a process that was started to prove shares of a region: one."""
+
+
+def _start(content: dict[str, Any], limit: int, done: int) -> None:
+    _provers[:] = [Prover(content, Work(limit, done))]
+
+
+def _prove(share: Share) -> tuple[list[dict[str, Any]], str]:
+    return _provers[0].prove(share)
+
+
+def check_region_bounds(
+    content: dict[str, Any],
+    slacks: list[dict[str, Any]],
+    work: Work,
+    n_jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Every claimed bound of every cell is at least (upper) or at most (lower) what its witnesses prove.
+
+    Each process may do what is left of the work, so that the time that this takes is limited.
+    """
+    shares = shares_of(content)
+    total = 2 * len(content["question"]["state_names"]) * sum(len(cell["bounds"]) for cell in content["cells"])
+    if min(n_jobs, len(shares)) <= 1:
+        _gather(map(Prover(content, work).prove, shares), slacks, total, progress)
+        return
+    arguments = (content, work.limit, work.done)
+    with ProcessPoolExecutor(min(n_jobs, len(shares)), get_context("spawn"), _start, arguments) as pool:
+        try:
+            _gather(pool.map(_prove, shares), slacks, total, progress)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _gather(
+    results: Iterator[tuple[list[dict[str, Any]], str]],
+    slacks: list[dict[str, Any]],
+    total: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """What was proved, share by share, up to the first bound that was not."""
+    for proved, reason in results:
+        slacks += proved
+        if reason:
+            raise RejectedError(reason)
+        if progress is not None:
+            progress(len(slacks), total)
+    if len(slacks) != total:
+        raise RejectedError("some bounds were not looked at")
 
 
 # ---- consistency: some function fits the assumptions, so that they do not contradict each other
@@ -911,10 +1331,11 @@ def check_samples(
     Returns what was done in words, and how many samples were found.
     """
     question, data = content["question"], content["data"]
+    n_history = history_size(content)
     is_given = recordings is not None and data["narrowing"] is not None and narrowing is None
     n_found = n_intervals = 0
     for n, row in enumerate(content["steps"], start=1):
-        n_dims = len(question["x0"]) + n * len(question["input_names"])
+        n_dims = n_history + n * len(question["input_names"])
         recorded = None if recordings is None else recordings.samples(n)
         for i, (name, component) in enumerate(zip(question["state_names"], row, strict=True)):
             where = f"step {n}, state {named(name)}"
@@ -1303,8 +1724,10 @@ def _rounded(value: Fraction) -> str:
 def _breaks_input_limits(question: dict[str, Any]) -> bool:
     plan = [[Fraction(u) for u in row] for row in question["inputs"]]
     changes = [[after - before for before, after in zip(*pair, strict=True)] for pair in pairwise(plan)]
-    for box, rows in ((question["input_limits"], plan), (question["input_rate_limits"], changes)):
-        for row in rows if box is not None else ():
+    for key, rows in (("input_limits", plan), ("input_rate_limits", changes)):
+        if (box := question.get(key)) is None:
+            continue
+        for row in rows:
             for value, low, high in zip(row, box["lower"], box["upper"], strict=True):
                 if (low is not None and value < Fraction(low)) or (high is not None and value > Fraction(high)):
                     return True
@@ -1400,7 +1823,7 @@ def read_recordings(path: Path, content: dict[str, Any], work: Work) -> Recordin
         raise UnreadableError(f"{name}: {error.strerror or plain(error)}") from None
     except _BROKEN as error:
         raise UnreadableError(f"{name}: not readable as recordings ({plain(error)})") from None
-    work.take(work_of(content, recordings.n_samples(len(question["inputs"]))))
+    work.take(recorded_work(content, recordings.n_samples(len(content["steps"]))))
     return recordings
 
 
@@ -1531,7 +1954,7 @@ def _npz_recordings(name: str, raw: bytes, is_file: bool, content: dict[str, Any
             raise RejectedError(f"{name}: the {key} are not those of the certificate")
     # Arrays that are the very runs of the certificate hold one sample each; a file may hold what they were cut from.
     is_windowed = not is_same and data["file"]["is_windowed"]
-    n_entries = len(question["x0"]) if is_same else n_states
+    n_entries = history_size(content) if is_same else n_states
     bounds = {
         key: further[key].by_row(n_instants - 1, n_states) if key in further else []
         for key in ("noise_bound", "disturbance_bound")
@@ -1540,14 +1963,14 @@ def _npz_recordings(name: str, raw: bytes, is_file: bool, content: dict[str, Any
     if is_windowed:  # any instant may be the first or the last of a sample
         largest = {key: [tuple(map(max, zip(*rows, strict=True)))] if rows else [] for key, rows in bounds.items()}
         start = [*start, *largest["noise_bound"]]
-        bounds = {key: rows * len(question["inputs"]) for key, rows in largest.items()}
+        bounds = {key: rows * len(content["steps"]) for key, rows in largest.items()}
     _check_noise(content, bounds, start)
     runs = list(zip(states.nested(), inputs.nested(), strict=True))
     if not is_same:
         return _cut(runs, is_windowed, data["shape"])
     if data["shape"][:2] == [1, 0]:
         return Recordings(runs, False)
-    if histories is None or histories.shape_of(2) != (n_runs, len(question["x0"])):
+    if histories is None or histories.shape_of(2) != (n_runs, n_entries):
         raise ValueError("the histories of its windows are missing")
     values = histories.numbers()
     rows = [values[k : k + n_entries] for k in range(0, len(values), n_entries)]
@@ -1681,7 +2104,7 @@ def limits_in_words(question: dict[str, Any]) -> list[str]:
     limits, names = question["state_limits"], [named(name) for name in question["state_names"]]
     lines = [inequality(names, *row) for row in zip(limits["normals"], limits["offsets"], strict=True)]
     for key, what in (("input_limits", ""), ("input_rate_limits", "change of ")):
-        box = question[key] or {"lower": [], "upper": []}
+        box = question.get(key) or {"lower": [], "upper": []}
         for name, low, high in zip(question["input_names"], box["lower"], box["upper"], strict=False):
             lines += [f"{what}{named(name)} >= {number(low)}"] if low is not None else []
             lines += [f"{what}{named(name)} <= {number(high)}"] if high is not None else []
@@ -1700,6 +2123,26 @@ def plan_in_words(content: dict[str, Any]) -> list[str]:
             for name, values in zip(question["input_names"], held, strict=True)
         ),
     ]
+
+
+def plans_in_words(content: dict[str, Any]) -> list[str]:
+    """How many cells there are, how long their plans are, and what they amount to."""
+    cells, sizes = content["cells"], Counter(len(cell["inputs"]) for cell in content["cells"])
+    lengths = ", ".join(f"{count:,} of {_steps(n)}" for n, count in sorted(sizes.items()))
+    share = f"{percent(content['claim']['share'])} of the volume of the limits"
+    return [
+        f"from every measured state in one of {len(cells):,} cells, which have {share}, the plan of that cell",
+        f"and from where that ends, in a cell again, the next one (plans: {lengths})",
+    ]
+
+
+def _steps(n: int) -> str:
+    return f"{n} step{'s'[: n != 1]}"
+
+
+def percent(share: float) -> str:
+    """With one digit, rounded down."""
+    return f"{math.floor(Fraction(share) * 1000) / 10:.1f} %"
 
 
 def history_names(content: dict[str, Any]) -> list[str]:
@@ -1727,15 +2170,18 @@ def assumptions_in_words(content: dict[str, Any], *, is_narrowed: bool = False) 
             lines.append(
                 line + (f", disturbances at most {disturbance}" if component["disturbance_bound"]["value"] else "")
             )
+    is_region = content["format"] == REGION_FORMAT
     for what, noises in (
-        ("the plan", question["initial_state_noise"]),
-        ("the recordings", data["initial_state_noise"]),
+        ("states as a plan is chosen" if is_region else "initial states of the plan", question["initial_state_noise"]),
+        ("initial states of the recordings", data["initial_state_noise"]),
     ):
         known = (
             f"{name} within {number(noise)}" if noise else f"{name} taken as exactly known"
             for name, noise in zip(history_names(content), noises, strict=True)
         )
-        lines.append(f"initial states of {what}: {', '.join(known)}")
+        lines.append(f"{what}: {', '.join(known)}")
+    if is_region:
+        lines.append("the plant stays for ever as it was recorded")
     if data["file"] is not None and data["file"]["is_windowed"]:
         lines.append("samples are windows of recordings, which begin with measured states")
     if data["narrowing"] is not None and not is_narrowed:
@@ -1789,16 +2235,20 @@ def say(text: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 accepted, 1 rejected, 4 unreadable."""
-    parser = _Parser(description=f"Check a certificate. {EXIT_CODES}")
+    parser = _Parser(description=f"Check a certificate of a plan or of a region. {EXIT_CODES}")
     parser.add_argument("certificate", help="a JSON file")
     parser.add_argument("--data", help="the recordings, CSV or NPZ, to look the samples up in")
     parser.add_argument("--quiet", action="store_true", help="the last line only")
     parser.add_argument(
-        "--work", type=int, default=WORK, help="how much may be done, ten million being about a second; %(default)s"
+        "--work",
+        type=int,
+        help=f"how much may be done, ten million being about a second; {WORK} for a plan, {REGION_WORK} for a region",
     )
+    parser.add_argument("--jobs", type=int, default=1, help="processes for the cells of a region; %(default)s")
     given = parser.parse_args(arguments)
+    progress = _show_progress if sys.stderr.isatty() else None
     try:
-        result = verify(given.certificate, given.data, given.work)
+        result = verify(given.certificate, given.data, given.work, given.jobs, progress)
     except UnreadableError as error:
         say(f"unreadable: {error}")
         return 4
@@ -1808,30 +2258,55 @@ def main(arguments: list[str] | None = None) -> int:
     if not result.accepted:
         say(f"rejected: {result.reason}")
         return 1
-    say(f"accepted: {result.verdict}, {len(result.slacks)} bounds proved; {result.samples}")
+    proved = f"{len(result.slacks):,} bounds proved"
+    if result.share is not None:
+        proved = f"{result.n_cells:,} cells, {proved}, {percent(result.share)} of the limits"
+    say(f"accepted: {result.verdict}, {proved}; {result.samples}")
     return 0
 
 
+def _show_progress(done: int, total: int) -> None:
+    """One line on a terminal, which goes away in the end."""
+    text = f"{done:,} of {total:,} bounds proved" if done < total else ""
+    print(f"\r{text:60}\r", end="", file=sys.stderr, flush=True)
+
+
 def _report(result: Verification) -> Iterator[str]:
-    """What was proved, bound by bound, and what that promises."""
-    yield "step  state         side                    bound  proved beyond it  as a share"
-    for row in result.slacks:
-        place = f"{row['step']:4d}  {plain(row['state'], 12):12}  {row['side']}"
-        yield f"{place}  {number(row['bound']):>22}  {row['slack']:16.3e}  {row['share']:10.1e}"
+    """What was proved, bound by bound or, of a region, step by step, and what that promises."""
+    is_region = any("cell" in row for row in result.slacks[:1])
+    yield from (_by_step if is_region else _by_bound)(result.slacks)
     if result.accepted:
         steps = f"the steps 1 to {result.slacks[-1]['step']}"
         kept = {
             "CERTIFIED": f"limits, kept at {steps}",
             "REFUTED": f"limits, not all of which are kept at {steps}",
             "UNDECIDED": f"limits, of which it is not decided whether they are kept at {steps}",
+            "INVARIANT": "limits, kept for ever, from step 1 on",
         }[result.verdict]
         for title, lines in (
-            ("the plan", result.plan),
+            ("the plan" if result.share is None else "the plans", result.plan),
             (kept, result.limits),
             ("assumed, not proved", result.assumptions),
         ):
             yield f"{title}:"
             yield from (f"  {line}" for line in lines)
+
+
+def _by_bound(slacks: list[dict[str, Any]]) -> Iterator[str]:
+    yield "step  state         side                    bound  proved beyond it  as a share"
+    for row in slacks:
+        place = f"{row['step']:4d}  {plain(row['state'], 12):12}  {row['side']}"
+        yield f"{place}  {number(row['bound']):>22}  {row['slack']:16.3e}  {row['share']:10.1e}"
+
+
+def _by_step(slacks: list[dict[str, Any]]) -> Iterator[str]:
+    yield "step  state         bounds  proved beyond them, at most  as a share"
+    rows: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    for row in slacks:
+        rows.setdefault((row["step"], row["state"]), []).append((row["slack"], row["share"]))
+    for (step, state), values in rows.items():
+        slack, share = (max(column) for column in zip(*values, strict=True))
+        yield f"{step:4d}  {plain(state, 12):12}  {len(values):6,}  {slack:27.3e}  {share:10.1e}"
 
 
 if __name__ == "__main__":

@@ -188,7 +188,7 @@ def is_implied(content):
         x = [*map(float, question["x0"]), *np.ravel(question["inputs"][:n]).astype(float).tolist()]
         for component in row:
             kernel = rc.kernel_from_dict(component["kernel"])
-            if not _is_consistent(component, kernel):
+            if not is_consistent(component, kernel):
                 return False
             for side, sign in zip(SIDES, (-1.0, 1.0), strict=True):
                 value = implied_end(component, kernel, component[side], sign, x, noise)
@@ -198,9 +198,9 @@ def is_implied(content):
     return _claims_follow(content)
 
 
-def implied_end(component, kernel, proof, sign, x, noise):
+def implied_end(component, kernel, proof, sign, x, noise, gram=None):
     """The largest value of `sign` times the plant within `noise` of `x`, as its witnesses imply."""
-    gram = _gram(component, kernel)
+    gram = gram_of(component, kernel) if gram is None else gram
     norm, witnesses = arb(float(component["norm_bound"]["value"])), proof["witnesses"]
     reach = [h if j < len(noise) and (h := noise[j]) else 0.0 for j in range(len(x))]
     if proof["method"] == "corners":
@@ -235,7 +235,7 @@ def fourth_moment(kernel, direction):
     return 24 * ball_series(kernel, [0.0] * len(direction), [0.0] * len(direction), direction)[4]
 
 
-def _gram(component, kernel):
+def gram_of(component, kernel):
     """The kernel matrix of all samples that a component rests on."""
     points = [list(map(float, x)) for x in component["samples"]["inputs"]]
     half = [[ball_kernel(kernel, p, q) for q in points[: i + 1]] for i, p in enumerate(points)]
@@ -288,7 +288,7 @@ def _claims_follow(content):
     )
 
 
-def _is_consistent(component, kernel):
+def is_consistent(component, kernel):
     """Within a millionth: weights near those of a function that fits stand for that."""
     points, weights = component["consistency"]["inputs"], [arb(w) for w in component["consistency"]["weights"]]
 

@@ -141,8 +141,8 @@ class ModelValues(Part):
     values: list[float]
 
 
-class Component(Part):
-    """One state after one step."""
+class Assumptions(Part):
+    """What is assumed of one state after one step, that it is no contradiction, and the samples that bounds rest on."""
 
     kernel: dict[str, Any] = Field(description="`kind`, its parameters, and kernels in it")
     norm_bound: Assumed
@@ -153,6 +153,11 @@ class Component(Part):
     )
     consistency: Function = Field(description="proves that the samples do not refute the assumptions")
     samples: Samples = Field(description="those that the bounds rest on")
+
+
+class Component(Assumptions):
+    """One state after one step."""
+
     lower: Proof
     upper: Proof
 
@@ -190,7 +195,12 @@ class CertificateFile(Part):
 
     def write(self, file: str | Path) -> None:
         """With its digest."""
-        from ..checker import digest
+        write_with_digest(self, file)
 
-        content = self.model_dump(mode="json")
-        Path(file).write_text(json.dumps({**content, "digest": digest(content)}, allow_nan=False) + "\n")
+
+def write_with_digest(content: Part, file: str | Path) -> None:
+    """As JSON, with the digest of everything else."""
+    from ..checker import digest
+
+    fields = content.model_dump(mode="json")
+    Path(file).write_text(json.dumps({**fields, "digest": digest(fields)}, allow_nan=False) + "\n")

@@ -1,11 +1,15 @@
-"""The file of a certificate: everything that a checker needs, without trusting anything here."""
+"""The file of a certificate: everything that a checker needs, without trusting anything here.
+
+What a file of a region has in common with it is here, too.
+"""
 
 from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -16,18 +20,21 @@ import numpy as np
 from .. import __version__
 from ..assumptions.consistency import consistent_function
 from ..assumptions.priors import AffinePrior, Prior
-from ..data.arrays import FloatArray
+from ..data.arrays import FloatArray, IndexArray
 from ..data.fields import stacked
 from ..data.files import load_trajectories
+from ..data.limits import PlacedLimits
 from ..data.observations import Observations
 from ..data.sets import Box
 from ..data.trajectories import Trajectories
 from ..errors import InputError, RkhsControlError
+from ..prediction.arguments import SetProof
 from ..prediction.narrowing import UncertainSamples
 from ..prediction.predictor import MultiStepPredictor
 from .format import (
     AffineFunction,
     Assumed,
+    Assumptions,
     CertificateFile,
     Claim,
     Component,
@@ -58,102 +65,143 @@ def certificate_file(certificate: Certificate, data_file: str | Path | None, see
     if not certificate.constraint_names:
         raise InputError("without a limit of the states a certificate would promise nothing, and is not written")
     n_steps, n_states = tube.lower.shape
-    polytope = certificate.limits.polytope
-    noise = certificate.initial_state_noise.tolist()
-    source, file, content = None, None if data_file is None else Path(data_file), ""
-    if file is not None:
-        content = sha256(file.read_bytes()).hexdigest()
-    is_windowed, functions, recorded = _consistent_functions(predictor, n_steps, file, content)
-    if file is not None:
-        source = FilePart(name=file.name, sha256=content, is_windowed=is_windowed)
+    recorded = Recorded.of(predictor, n_steps, data_file)
     return CertificateFile(
         question=QuestionPart(
             state_names=list(predictor.runs.state_names),
             input_names=list(predictor.runs.input_names),
             x0=question.x0.tolist(),
             inputs=question.inputs.tolist(),
-            initial_state_noise=noise,
-            state_limits=Halfspaces(
-                names=list(certificate.constraint_names),
-                normals=polytope.normals.tolist(),
-                offsets=polytope.offsets.tolist(),
-            ),
-            input_limits=_ends(certificate.limits.inputs),
-            input_rate_limits=_ends(certificate.limits.rates),
+            initial_state_noise=certificate.initial_state_noise.tolist(),
+            state_limits=halfspaces(certificate.limits, certificate.constraint_names),
+            input_limits=ends_of(certificate.limits.inputs),
+            input_rate_limits=ends_of(certificate.limits.rates),
         ),
-        data=DataPart(
-            narrowing=narrowing_part(predictor, n_steps),
-            n_runs=len(predictor.runs),
-            sha256=predictor.runs.sha256,
-            file=source,
-            initial_state_noise=predictor.initial_state_noise.tolist(),
-            shape=predictor.runs.shape,
-        ),
-        steps=[
-            [_component(certificate, n, i, functions[n][i], recorded[n].arguments(n + 1)) for i in range(n_states)]
-            for n in range(n_steps)
-        ],
+        data=data_part(predictor, n_steps, recorded),
+        steps=[[_component(certificate, n, i, recorded) for i in range(n_states)] for n in range(n_steps)],
         claim=Claim(
             verdict=certificate.verdict.name,  # type: ignore[arg-type]
             margin=certificate.margin if certificate.margins.size else None,
             margins=certificate.margins.tolist(),
         ),
-        made_with=MadeWith(rkhs_control=__version__, python=platform.python_version(), numpy=np.__version__, seed=seed),
+        made_with=made_with(seed),
     )
 
 
-def _prior_part(prior: Prior, plan: FloatArray, recorded: FloatArray) -> AffineFunction | ModelValues | None:
-    """The prior; of a model, what it says at the plan and at all recorded arguments that will be looked up."""
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """All that was recorded, functions that fit it by step and state, and the file that it was read from, if any."""
+
+    file: FilePart | None
+    functions: list[list[Function]]
+    runs: list[Trajectories]
+    """By steps."""
+
+    @classmethod
+    def of(cls, predictor: MultiStepPredictor, n_steps: int, data_file: str | Path | None) -> Recorded:
+        """What is in a file, or the runs of the predictor."""
+        file = None if data_file is None else Path(data_file)
+        content = "" if file is None else sha256(file.read_bytes()).hexdigest()
+        is_windowed, functions, runs = _consistent_functions(predictor, n_steps, file, content)
+        source = None if file is None else FilePart(name=file.name, sha256=content, is_windowed=is_windowed)
+        return cls(source, functions, runs)
+
+
+def data_part(predictor: MultiStepPredictor, n_steps: int, recorded: Recorded) -> DataPart:
+    """The recordings behind proofs of so many steps."""
+    return DataPart(
+        narrowing=narrowing_part(predictor, n_steps),
+        n_runs=len(predictor.runs),
+        sha256=predictor.runs.sha256,
+        file=recorded.file,
+        initial_state_noise=predictor.initial_state_noise.tolist(),
+        shape=predictor.runs.shape,
+    )
+
+
+def halfspaces(limits: PlacedLimits, names: Sequence[str]) -> Halfspaces:
+    """The limits of the states."""
+    polytope = limits.polytope
+    return Halfspaces(names=list(names), normals=polytope.normals.tolist(), offsets=polytope.offsets.tolist())
+
+
+def made_with(seed: int | None) -> MadeWith:
+    """These versions."""
+    return MadeWith(rkhs_control=__version__, python=platform.python_version(), numpy=np.__version__, seed=seed)
+
+
+def _prior_part(prior: Prior, plans: FloatArray, recorded: FloatArray) -> AffineFunction | ModelValues | None:
+    """The prior; of a model, what it says at the plans and at all recorded arguments that will be looked up."""
     if prior is None:
         return None
     if isinstance(prior, AffinePrior):
         return AffineFunction(offset=prior.offset, slopes=list(prior.slopes))
-    Z, model = np.unique(np.concatenate([plan, recorded]), axis=0), prior.model
+    Z, model = np.unique(np.concatenate([plans, recorded]), axis=0), prior.model
     steepness = None if model.steepness is None else list(model.steepness)
     return ModelValues(name=model.name, steepness=steepness, inputs=Z.tolist(), values=prior(Z).tolist())
 
 
-def _component(certificate: Certificate, n: int, i: int, consistency: Function, known: FloatArray) -> Component:
+def _component(certificate: Certificate, n: int, i: int, recorded: Recorded) -> Component:
     """State `i` after `n + 1` steps, as it is written to a file."""
-    predictor, tube = certificate.predictor, certificate.tube
-    envelope, norm, prior = predictor.envelope(n + 1, i), predictor.norm_bounds[n][i], predictor.priors[n][i]
-    data, pair = envelope.data, tube.witnesses[n, i]
-    if any(witness is None for proof in pair for witness in proof.witnesses):
-        raise InputError(f"{type(envelope).__name__} has no witnesses to save; OptimalEnvelope has")
-    touched = np.unique(np.concatenate([w.indices for proof in pair for w in proof.witnesses]))
+    tube, question = certificate.tube, certificate.question
+    pair = tube.witnesses[n, i]
+    touched = touched_by(certificate.predictor, pair)
+    plan = stacked(question.x0[None], question.inputs[None, : n + 1])
+    assumed = assumptions(certificate.predictor, n, i, recorded, plan, touched)
     lower, upper = (
-        Proof(
-            bound=float(bound),
-            method=proof.method,
-            witnesses=[
-                Weights(rows=np.searchsorted(touched, w.indices).tolist(), weights=w.weights.tolist())
-                for w in proof.witnesses
-            ],
-        )
+        proof_part(bound, proof, touched)
         for bound, proof in zip((tube.lower[n, i], tube.upper[n, i]), pair, strict=True)
     )
-    return Component(
+    return Component(**dict(assumed), lower=lower, upper=upper)
+
+
+def touched_by(predictor: MultiStepPredictor, proofs: Iterable[SetProof]) -> IndexArray:
+    """The rows of the samples that some witness rests on, in their order; refused where there are no witnesses."""
+    found = [np.empty(0, dtype=np.intp)]
+    for witness in (witness for proof in proofs for witness in proof.witnesses):
+        if witness is None:
+            raise InputError(f"{predictor.method.__name__} has no witnesses to save; OptimalEnvelope has")
+        found.append(witness.indices)
+    return np.unique(np.concatenate(found))
+
+
+def proof_part(bound: float, proof: SetProof, touched: IndexArray) -> Proof:
+    """A bound, with witnesses that refer to the rows of the samples which are written."""
+    return Proof(
+        bound=float(bound),
+        method=proof.method,
+        witnesses=[
+            Weights(rows=np.searchsorted(touched, w.indices).tolist(), weights=w.weights.tolist())
+            for w in proof.witnesses
+            if w is not None
+        ],
+    )
+
+
+def assumptions(
+    predictor: MultiStepPredictor, n: int, i: int, recorded: Recorded, plans: FloatArray, touched: IndexArray
+) -> Assumptions:
+    """What bounds of state `i` after `n + 1` steps rest on; `plans` are the arguments that they are for."""
+    envelope, norm, runs = predictor.envelope(n + 1, i), predictor.norm_bounds[n][i], predictor.runs
+    data = envelope.data
+    return Assumptions(
         kernel=envelope.kernel.to_dict(),
         norm_bound=Assumed(value=norm.value, provenance=norm.provenance),
-        noise_bound=Assumed(value=float(predictor.runs.noise_bound[n, i]), provenance=_GIVEN),
+        noise_bound=Assumed(value=float(runs.noise_bound[n, i]), provenance=_GIVEN),
         disturbance_bound=Assumed(
-            value=float(predictor.runs.disturbance_bound[n, i]),
-            provenance=_OF_RESIDUAL_BOUNDS if predictor.runs.has_residual_bound else _GIVEN,
+            value=float(runs.disturbance_bound[n, i]),
+            provenance=_OF_RESIDUAL_BOUNDS if runs.has_residual_bound else _GIVEN,
         ),
-        prior=_prior_part(
-            prior, stacked(certificate.question.x0[None], certificate.question.inputs[None, : n + 1]), known
-        ),
-        consistency=consistency,
+        prior=_prior_part(predictor.priors[n][i], plans, recorded.runs[n].arguments(n + 1)),
+        consistency=recorded.functions[n][i],
         samples=Samples(
             inputs=data.X[touched].tolist(),
             intervals=list(zip(data.lower[touched].tolist(), data.upper[touched].tolist(), strict=True)),
         ),
-        lower=lower,
-        upper=upper,
     )
 
 
-def _ends(box: Box | None) -> Ends | None:
+def ends_of(box: Box | None) -> Ends | None:
     """For a file: infinite ends are none."""
     if box is None:
         return None

@@ -135,11 +135,13 @@ class InvariantRegion:
     def save(self, file: str | Path, *, data_file: str | Path | None = None, seed: int | None = None) -> None:
         """Write a self-contained proof, which `verify` checks without trusting anything here.
 
-        Arguments as for `Certificate.save`; an empty region proves nothing, and is refused.
+        Arguments as for `Certificate.save`, and a second file as there; an empty region proves nothing, and is refused.
         """
+        from .narrowing_file import write_narrowing
         from .region_file import region_file
 
         region_file(self, data_file, seed).write(file)
+        write_narrowing(self.predictor, self.longest, Path(file).parent)
 
 
 def is_covered(low: FloatArray, high: FloatArray, lower: FloatArray, upper: FloatArray) -> bool:

@@ -169,7 +169,9 @@ app.command()(doctor)
 
 @app.command()
 def verify(
-    certificate: Annotated[Path, typer.Argument(help="A JSON file that `run`, `certify` or Certificate.save wrote.")],
+    certificate: Annotated[
+        Path, typer.Argument(help="A JSON file that `run`, `certify`, Certificate.save or InvariantRegion.save wrote.")
+    ],
     data: Annotated[
         Path | None, typer.Option("--data", help="The recordings, CSV or NPZ: are the samples in the proof in them?")
     ] = None,
@@ -177,8 +179,11 @@ def verify(
     work: Annotated[
         int | None, typer.Option("--work", min=1, help="How much may be done; ten million take about a second.")
     ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes for the cells of a region.")] = 1,
 ) -> None:
     """Prove every bound in a certificate again, in ball arithmetic and without the code that made it.
+
+    Of a region as well: that the limits are kept for ever.
 
     Exit codes of its own: 0 accepted, whatever the verdict, which is printed; 1 rejected; 4 unreadable. The checker is
     one file that needs python-flint alone, rkhs_control/checker.py: copy it out and run it as `python checker.py
@@ -188,7 +193,8 @@ def verify(
 
     recordings = [] if data is None else [f"--data={data}"]
     limit = [] if work is None else [f"--work={work}"]
-    raise typer.Exit(check([*recordings, *limit, *(["--quiet"] if quiet else []), "--", str(certificate)]))
+    spread = f"--jobs={jobs}"
+    raise typer.Exit(check([*recordings, *limit, spread, *(["--quiet"] if quiet else []), "--", str(certificate)]))
 
 
 @app.command()
