@@ -132,6 +132,20 @@ class InvariantRegion:
         steps = range(len(tube.lower))
         return next((n for n in steps if self.covers(tube.lower[n], tube.upper[n])), None)
 
+    def require_serves(self, limits: PlacedLimits, noise: FloatArray) -> None:
+        """Refuse a loop with other limits, or with measurements that may be off by more."""
+        own, given = self.limits.polytope, limits.polytope
+        if not (np.array_equal(own.normals, given.normals) and (own.offsets <= given.offsets).all()):
+            raise InputError("the region keeps other limits of the states than those of the loop: find one for these")
+        box, allowed = self.limits.input_box, limits.input_box
+        if (box.lower < allowed.lower).any() or (box.upper > allowed.upper).any() or limits.has_rates:
+            raise InputError("the plans of the region need not keep the limits of the loop's inputs, or of their rates")
+        if (noise > self.initial_state_noise).any():
+            raise InputError(
+                f"the region serves measurements that are off by {self.initial_state_noise.tolist()}, and those of the "
+                f"loop may be off by {noise.tolist()}: find one with that initial_state_noise"
+            )
+
     def save(self, file: str | Path, *, data_file: str | Path | None = None, seed: int | None = None) -> None:
         """Write a self-contained proof, which `verify` checks without trusting anything here.
 

@@ -33,6 +33,8 @@ from .loop_log import Decision, LoggedStep, read_only
 from .planners import Planner, planner_of
 from .robust import RobustOCP
 
+_BLENDS = (0.25, 0.5, 0.75)
+"""Shares of the region's own input that are tried in one that leads into it."""
 _REFUTING = (ContradictoryDataError, FalsifiedNormBoundError)
 
 
@@ -128,7 +130,7 @@ class CertifiedMPC:
         if region is not None:
             if initial_state_noise is None:
                 initial_state_noise = region.initial_state_noise
-            _require_same(region, placed, predictor.start_noise(initial_state_noise))
+            region.require_serves(placed, predictor.start_noise(initial_state_noise))
         safe = as_vector(safe_input, "safe_input", runs.n_inputs)
         violation = input_violation(safe[None], placed, runs.input_names)
         if violation is not None:
@@ -274,7 +276,27 @@ class CertifiedMPC:
             if self._may_apply(certificate):
                 return Decision.CERTIFIED, _PlanUnderway(certificate)
             reasons.append(self._objection(certificate))
-        if self.repair is None or self.refutation is not None:
+        if self.refutation is not None:
+            return None
+        return self._repaired(state, wanted, before, reasons) or self._blended(state, wanted)
+
+    def _blended(self, state: FloatArray, wanted: FloatArray) -> tuple[Decision, _PlanUnderway] | None:
+        """The input nearest to what is wanted that leads into the region, on the way to what that has for the state."""
+        at = None if self.region is None else self.region.cell_at(state)
+        if self.region is None or at is None:
+            return None
+        for share in _BLENDS:
+            first = (1.0 - share) * wanted[:1] + share * self.region.cells[at].inputs[:1]
+            certificate = self._certify(state, self.limits.input_box.clip(first))
+            if self._may_apply(certificate):
+                return Decision.BLENDED, _PlanUnderway(certificate)
+        return None
+
+    def _repaired(
+        self, state: FloatArray, wanted: FloatArray, before: _PlanUnderway | None, reasons: list[str]
+    ) -> tuple[Decision, _PlanUnderway] | None:
+        """A plan that the robust problem makes of what is wanted, or of what is left of the last one."""
+        if self.repair is None:
             return None
         deadline = time.monotonic() + self.repair_seconds
         for plan in self._to_repair(wanted, before):
@@ -360,21 +382,6 @@ class CertifiedMPC:
         """Data that contradict the assumptions, said by one who shares them, make every proof void."""
         if isinstance(error, _REFUTING) and getattr(source, "predictor", None) is self.predictor:
             self._memory.refutation = f"refuted at step {len(self.log)}: the assumptions are contradictory ({error})"
-
-
-def _require_same(region: InvariantRegion, limits: PlacedLimits, noise: FloatArray) -> None:
-    """The region is one of these limits, and of measurements that are off by no less."""
-    own, given = region.limits.polytope, limits.polytope
-    if not (np.array_equal(own.normals, given.normals) and (own.offsets <= given.offsets).all()):
-        raise InputError("the region keeps other limits of the states than those of the loop: find one for these")
-    box, allowed = region.limits.input_box, limits.input_box
-    if (box.lower < allowed.lower).any() or (box.upper > allowed.upper).any() or limits.rates is not None:
-        raise InputError("the plans of the region need not keep the limits of the inputs of the loop, or their rates")
-    if (noise > region.initial_state_noise).any():
-        raise InputError(
-            f"the region serves measurements that are off by {region.initial_state_noise.tolist()}, and those of the "
-            f"loop may be off by {noise.tolist()}: find one with that initial_state_noise"
-        )
 
 
 def _held(plan: FloatArray, n_steps: int) -> FloatArray:

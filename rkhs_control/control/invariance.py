@@ -9,7 +9,7 @@ and in the end neighbours that one plan serves are merged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -69,7 +69,7 @@ def invariant_region(
     runs = predictor.runs
     runs.require_states("an invariant region")
     placed = Limits.of(limits).over(runs.state_names, runs.input_names)
-    whole = _box_of(placed)
+    whole, placed = _box_of(placed), replace(placed, rates=None)
     counts = [cells] * runs.n_states if isinstance(cells, int) else list(cells)
     if len(counts) != runs.n_states or not all(isinstance(n, int) and n > 0 for n in counts):
         raise InputError(f"cells must be a number or one per state ({', '.join(runs.state_names)}); got {cells!r}")
@@ -86,7 +86,7 @@ def invariant_region(
 
 
 def _box_of(limits: PlacedLimits) -> Box:
-    if limits.rates is not None:
+    if limits.has_rates:
         raise InputError(
             "an invariant region cannot keep limits of how fast inputs change: the input before would have to be a "
             "state; leave them out, or record the input as a state"

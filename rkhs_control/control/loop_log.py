@@ -16,6 +16,7 @@ class Decision(Enum):
 
     CERTIFIED = "the controller's plan, certified"
     REPAIRED = "a plan that the robust problem made of it, certified"
+    BLENDED = "an input between what the controller wants and what the region has for the state, certified"
     REMAINDER = "the next input of the last certified plan"
     REGION = "the plan that the region has for the state, certified"
     SAFE_INPUT = "the user's safe input: no certified plan is left"

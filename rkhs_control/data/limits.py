@@ -99,6 +99,11 @@ class PlacedLimits(Limits):
         """The limits of how much inputs change, infinite where there are none."""
         return Box.unbounded(self.n_inputs) if self.rates is None else self.rates
 
+    @property
+    def has_rates(self) -> bool:
+        """Whether there is any limit of how much inputs change."""
+        return bool(np.isfinite([self.rate_box.lower, self.rate_box.upper]).any())
+
     @cached_property
     def polytope(self) -> Polytope:
         """The limits of the states as inequalities."""

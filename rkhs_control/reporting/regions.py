@@ -39,7 +39,7 @@ def plot_region(
     cells.set_array(np.array([region.cells[k].inputs[0, first_input] for k in shown]))
     axes.add_collection(cells)
     low, high = whole.lower[list(states)], whole.upper[list(states)]  # type: ignore[union-attr]
-    axes.add_patch(Rectangle(low, *(high - low), fill=False, **LIMIT))
+    axes.add_patch(Rectangle((float(low[0]), float(low[1])), *(high - low), fill=False, **LIMIT))
     room = 0.03 * (high - low)
     axes.set_xlim(low[0] - room[0], high[0] + room[0])
     axes.set_ylim(low[1] - room[1], high[1] + room[1])

@@ -31,11 +31,15 @@ from ..schema import Count, Scenario, Settings
 from .kind import Kind, Listing, Outcome, Run, Task, seconds_text
 
 CERTAINTY_EQUIVALENT, HOSTILE, RANDOM = "certainty equivalent", "hostile", "random"
-Policy = Callable[[FloatArray, np.random.Generator], FloatArray]
-"""From a state and random numbers to an input."""
+Policy = Callable[[FloatArray], FloatArray]
+"""From a state to an input."""
+Maker = Callable[[np.random.Generator], Policy]
+"""One policy for every loop."""
 
 _HELD = 60
 """So many steps an input is held to see where it leads."""
+_KEPT = 25
+"""So many steps a random input is kept."""
 _DRAWN = 20
 """Loops that are drawn."""
 
@@ -138,8 +142,8 @@ class ForeverOutcome(Outcome):
 
     def _found(self) -> str:
         return (
-            f"{rounded_down(100.0 * self.region.share)} % of the limits are certified for ever, in {len(self.region):,} "
-            f"cells with plans of up to {self.region.longest} steps, found in {self.seconds:.0f} s"
+            f"{rounded_down(100.0 * self.region.share)} % of the limits are certified for ever, in "
+            f"{len(self.region):,} cells with plans of up to {self.region.longest} steps, found in {self.seconds:.0f} s"
         )
 
     def _checked(self) -> str:
@@ -196,13 +200,13 @@ class ForeverOutcome(Outcome):
         self.region.save(folder / "region.json", data_file=folder / "runs.npz", seed=self.task.work.seed)
 
 
-_KINDS = (Decision.CERTIFIED, Decision.REMAINDER, Decision.REGION)
-_HEADER = ("policy", "steps", "out before", "out", "wanted", "rest", "region", "uncert.", "a step")
+_KINDS = (Decision.CERTIFIED, Decision.BLENDED, Decision.REGION)
+_HEADER = ("policy", "steps", "out before", "out", "wanted", "between", "region", "uncert.", "a step")
 _WHOLE = frozenset(range(1, len(_HEADER)))
 _CAPTION = (
-    "out before, out: true states outside the limits without and with the filter; wanted, rest, region: steps with "
-    "what the policy wanted, the rest of a plan, the plan of the cell; uncert.: steps that were not certified; a step: "
-    "median time of the filter"
+    "out before, out: true states outside the limits without and with the filter; wanted, region: steps with what the "
+    "policy wanted, or the plan of the cell; between: with an input between the two; uncert.: steps that were not "
+    "certified; a step: median time of the filter"
 )
 
 
@@ -264,18 +268,31 @@ def n_escaped(region: InvariantRegion, plant: Plant, states: FloatArray) -> int:
     return escaped
 
 
-def _policies(settings: ForeverSettings, material: Material, work: Work) -> dict[str, Policy]:
+def _policies(settings: ForeverSettings, material: Material, work: Work) -> dict[str, Maker]:
     """What is filtered: a controller, an adversary, and chance."""
     control, plant, inputs = material.control, material.plant, material.limits.inputs
     assert control is not None
     assert plant is not None
     states, worst = material.limits.states, worst_input(plant, material.limits.states, inputs)
     table = settings.table or [33 if states.n_dims < 3 else 17] * states.n_dims
+    controller = tabulated(control, states, table, work)
     return {
-        CERTAINTY_EQUIVALENT: tabulated(control, states, table, work),
-        HOSTILE: lambda x, rng: worst,
-        RANDOM: lambda x, rng: rng.uniform(inputs.lower, inputs.upper),
+        CERTAINTY_EQUIVALENT: lambda rng: controller,
+        HOSTILE: lambda rng: lambda x: worst,
+        RANDOM: lambda rng: at_random(inputs, rng),
     }
+
+
+def at_random(inputs: Box, rng: np.random.Generator) -> Policy:
+    """Random inputs, each kept for a while: long enough to lead somewhere."""
+    kept: list[FloatArray] = []
+
+    def policy(x: FloatArray) -> FloatArray:
+        if not kept:
+            kept.extend([rng.uniform(inputs.lower, inputs.upper)] * _KEPT)
+        return kept.pop()
+
+    return policy
 
 
 def tabulated(control: CertaintyEquivalentOCP, states: Box, shape: Sequence[int], work: Work) -> Policy:
@@ -288,7 +305,7 @@ def tabulated(control: CertaintyEquivalentOCP, states: Box, shape: Sequence[int]
     first = np.array([plan.inputs[0] for plan in plans]).reshape(*points.shape[:-1], -1)
     between = RegularGridInterpolator(axes, first)
 
-    def policy(x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def policy(x: FloatArray) -> FloatArray:
         found: FloatArray = between(states.clip(x))[0]
         return found
 
@@ -306,14 +323,14 @@ def worst_input(plant: Plant, states: Box, inputs: Box) -> FloatArray:
 
 
 def _loops(
-    name: str, policy: Policy, region: InvariantRegion, x0: FloatArray, n_steps: int, plant: Plant, work: Work
+    name: str, make: Maker, region: InvariantRegion, x0: FloatArray, n_steps: int, plant: Plant, work: Work
 ) -> Loops:
     """As it is, and filtered, from the same states; loops are shared among processes."""
     n_parts = min(len(x0), max(1, work.n_jobs) * 4)
     parts, generators = np.array_split(x0, n_parts), np.random.default_rng(work.seed).spawn(n_parts)
     found = []
     with work.stage(f"loops, {name}") as progress:
-        tasks = [(policy, region, part, n_steps, plant, rng) for part, rng in zip(parts, generators, strict=True)]
+        tasks = [(make, region, part, n_steps, plant, rng) for part, rng in zip(parts, generators, strict=True)]
         for done in in_parallel(_some_loops, tasks, work.n_jobs):
             found.append(done)
             progress(sum(len(states) for states, *_ in found), len(x0))
@@ -329,12 +346,14 @@ def _loops(
 
 
 def _some_loops(
-    policy: Policy, region: InvariantRegion, x0: FloatArray, n_steps: int, plant: Plant, rng: np.random.Generator
+    make: Maker, region: InvariantRegion, x0: FloatArray, n_steps: int, plant: Plant, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray, dict[Decision, int], FloatArray]:
     """Loops at the same time, so that the plant is simulated for all of them at once."""
-    filters = [SafetyFilter(partial(policy, rng=rng), region) for _ in x0]
+    seeds = rng.bit_generator.seed_seq.spawn(len(x0))  # type: ignore[attr-defined]
+    policies, same = ([make(np.random.default_rng(seed)) for seed in seeds] for _ in range(2))
+    filters = [SafetyFilter(policy, region) for policy in policies]
     filtered = _driven(lambda k, x: filters[k](x), x0, n_steps, plant)
-    unfiltered = _driven(lambda k, x: policy(x, rng), x0, n_steps, plant)
+    unfiltered = _driven(lambda k, x: same[k](x), x0, n_steps, plant)
     decisions: dict[Decision, int] = {}
     for one in filters:
         for kind, count in one.decisions.items():

@@ -642,6 +642,7 @@ def test_only_steps_of_certified_plans_are_certified():
     assert {decision for decision in Decision if decision.is_certified} == {
         Decision.CERTIFIED,
         Decision.REPAIRED,
+        Decision.BLENDED,
         Decision.REMAINDER,
         Decision.REGION,
     }
