@@ -23,7 +23,7 @@ Maker = Callable[[FloatArray], list[FloatArray]]
 
 _NEIGHBOURS = 16
 """So many recorded runs around a cell are ranked by where they ended."""
-_RANKS = ((0, 1), (1, 1), (2, 1), (0, 2), (0, 3), (0, 5), (1, 2), (1, 3), (0, 8))
+_RANKS = ((0, 1), (1, 1), (2, 1), (0, 2), (0, 3), (0, 6))
 """Which of the ranked runs are tried, and for how many steps."""
 _RIDGE = 1e-2
 """Of the models that steer to the middle."""

@@ -178,13 +178,24 @@ class _Search:
         """Boxes of all trials, each from everywhere in its cell; what keeps the limits is an option."""
         names = self.predictor.runs.input_names
         kept = [trial for trial in trials if input_violation(trial.inputs, self.limits, names) is None]
-        for some, tubes, _ in self._tubes(self.cells, kept):
+        for some, tubes, _ in self._tubes(self.cells, self._begin_well(kept)):
             for k, n in np.argwhere(np.logical_and.accumulate(self._inside(tubes), axis=1)):
                 low, high = widened(tubes.lower[k, n], tubes.upper[k, n], self.noise)
                 if (self.whole.lower <= low).all() and (high <= self.whole.upper).all():
                     self.options.append(_Option(some[k].cell, some[k].inputs[: n + 1], low, high))
         if kept:
             self._take_out()
+
+    def _begin_well(self, trials: list[_Trial]) -> list[_Trial]:
+        """Those of one step, and those whose first step keeps the limits: the others need no further look."""
+        longer = [trial for trial in trials if len(trial.inputs) > 1]
+        begun = self._tubes(self.cells, [_Trial(trial.cell, trial.inputs[:1]) for trial in longer])
+        good = {
+            (some[k].cell, some[k].inputs.tobytes())
+            for some, tubes, _ in begun
+            for k in np.flatnonzero(np.all(self._inside(tubes), axis=1)).tolist()
+        }
+        return [t for t in trials if len(t.inputs) == 1 or (t.cell, t.inputs[:1].tobytes()) in good]
 
     def _tubes(
         self, cells: Partition, trials: Sequence[_Trial | _Option]

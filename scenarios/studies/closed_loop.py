@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-from ...control.certified_loop import CertifiedMPC, Decision
+from ...arithmetic.printing import rounded_down
+from ...certificates.region import InvariantRegion
+from ...control.certified_loop import CertifiedMPC
+from ...control.invariance import invariant_region
+from ...control.loop_log import Decision
 from ...control.robust import RobustOCP
 from ...data.arrays import FloatArray, as_vector
 from ...errors import InputError
 from ...parallel import in_parallel
 from ...reporting import Gallery, Picture, Section, Table, figures
+from ...reporting.regions import region_for_ever_figure
 from ..material import OPTIMAL, Material, Source
 from ..schema import Count, Finite, Scenario, Settings
 from .kind import Kind, Listing, Outcome, Run, Task, seconds_text
@@ -36,6 +43,10 @@ class ClosedLoopSettings(Settings):
     """Applied when nothing certified is left."""
     initial_states: tuple[list[Finite], list[Finite]] | None = None
     """Lower and upper ends to draw initial states from; the limits by default."""
+    region: Annotated[list[Count], Field(default=[])]
+    """Cells per state of an invariant region, where loops then begin, and which the certified controller keeps to."""
+    repair_seconds: float = 0.1
+    """How long it may mend a plan, with a region."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +136,7 @@ class ClosedLoopOutcome(Outcome):
     """Loops by controller, from the same initial states."""
 
     loops: dict[str, list[LoopRun]]
+    region: InvariantRegion | None = None
 
     name: ClassVar[str] = "closed_loops"
 
@@ -146,7 +158,7 @@ class ClosedLoopOutcome(Outcome):
         return self.n_refuted > 0 or any(tally.n_broken for tally in self.tallies.values())
 
     def listings(self) -> list[Listing]:
-        header = ("controller", "steps", "out", "broken", "cost", "cert.", "repair", "rest", "safe", "a step")
+        header = ("controller", "steps", "out", "broken", "cost", "cert.", "repair", "rest", "own", "safe", "a step")
         rows = [
             (
                 name,
@@ -155,8 +167,9 @@ class ClosedLoopOutcome(Outcome):
                 str(tally.n_broken) if tally.decisions else "",
                 f"{tally.mean_cost:.4g}",
                 tally.share(Decision.CERTIFIED),
-                tally.share(Decision.REPAIRED),
+                tally.share(Decision.REPAIRED, Decision.BLENDED),
                 tally.share(Decision.REMAINDER),
+                tally.share(Decision.REGION),
                 tally.share(Decision.SAFE_INPUT, Decision.REFUTED),
                 seconds_text(tally.seconds),
             )
@@ -164,12 +177,24 @@ class ClosedLoopOutcome(Outcome):
         ]
         caption = (
             "out: true states outside the limits; broken: those after steps that were certified; cert., repair, "
-            "rest, safe: steps with a certified plan, a repaired one, what was left of one, the safe input"
+            "rest, own, safe: steps with a certified plan, a repaired one, what was left of one, the region's own, the "
+            "safe input"
         )
         if self.n_refuted:
             caption += f"; loops in which a measurement refuted an assumption: {self.n_refuted:,}"
         whole = frozenset(range(1, len(header)))
         return [Listing(header, [rows], title="Closed loops on the true plant", caption=caption, whole=whole)]
+
+    def _about_region(self) -> list[str]:
+        if self.region is None:
+            return []
+        return [
+            f"The certified controller keeps to a region of {rounded_down(100.0 * self.region.share)} % of the limits, "
+            f"certified for ever, in {len(self.region):,} cells; all loops begin in it."
+        ]
+
+    def remarks(self) -> list[str]:
+        return self._about_region()
 
     def finding(self) -> str:
         outside = [f"{tally.n_outside:,} under the {name} controller" for name, tally in self.tallies.items()]
@@ -193,7 +218,9 @@ class ClosedLoopOutcome(Outcome):
             description = f"Closed loops under the controller {name}: {tally.n_outside} violations of the limits."
             pictures.append(Picture(self._figure([name]), description))
         header = ("controller", "steps", "outside limits", "though certified", "mean cost", "safe input", "ms per step")
-        text = "Each controller on the simulated plant, from the same initial states."
+        text = " ".join(
+            ["Each controller on the simulated plant, from the same initial states.", *self._about_region()]
+        )
         if self.n_refuted:
             text += (
                 f" Loops with a measurement outside its proved box, so that an assumption is wrong: {self.n_refuted:,}."
@@ -201,7 +228,8 @@ class ClosedLoopOutcome(Outcome):
         return [Section("Closed loops", [text, Table(header, rows), Gallery(pictures)])]
 
     def figures(self) -> dict[str, Any]:
-        return {"closed_loops": self._figure(list(self.loops))}
+        drawn = {"closed_loops": self._figure(list(self.loops))}
+        return drawn if self.region is None else {**drawn, "closed_loops_region": region_for_ever_figure(self.region)}
 
     def _figure(self, names: list[str]) -> Any:
         states = {name: [run.states for run in self.loops[name]] for name in names}
@@ -224,7 +252,8 @@ def run(settings: ClosedLoopSettings, starts: tuple[list[float], list[float]], t
     """Every controller from the same initial states."""
     material, work = task.material, task.work
     noise = material.start_noise(task.scenario)
-    x0 = work.rng.uniform(*starts, (settings.runs, len(starts[0])))
+    region = _region(settings, task, noise) if settings.region else None
+    x0 = _starts(settings.runs, starts, region, work.rng)
     chunks = np.array_split(x0, max(1, len(x0) // _RUNS_PER_TASK))
     loops = {}
     for name in (CERTAINTY_EQUIVALENT, ROBUST, CERTIFIED):
@@ -232,13 +261,45 @@ def run(settings: ClosedLoopSettings, starts: tuple[list[float], list[float]], t
         with work.stage(f"closed loops, {name}") as progress:
             generators = np.random.default_rng(work.seed).spawn(len(chunks))
             tasks = (
-                (name, chunk, settings, material, noise, rng) for chunk, rng in zip(chunks, generators, strict=True)
+                (name, chunk, settings, material, noise, region, rng)
+                for chunk, rng in zip(chunks, generators, strict=True)
             )
             for part in in_parallel(_run_some, tasks, work.n_jobs):
                 found += part
                 progress(len(found), len(x0))
         loops[name] = found
-    return ClosedLoopOutcome(task, loops)
+    return ClosedLoopOutcome(task, loops, region)
+
+
+def _region(settings: ClosedLoopSettings, task: Task, noise: FloatArray) -> InvariantRegion:
+    material, work = task.material, task.work
+    with work.stage("looking for a region") as progress:
+        region = invariant_region(
+            material.predictors[OPTIMAL],
+            material.limits,
+            cells=settings.region,
+            initial_state_noise=noise,
+            n_jobs=work.n_jobs,
+            progress=progress,
+        )
+    if not len(region):
+        raise InputError("closed_loop.region: none was found within these limits; wider ones, or more runs, may help")
+    return region
+
+
+def _starts(
+    n: int, ends: tuple[list[float], list[float]], region: InvariantRegion | None, rng: np.random.Generator
+) -> FloatArray:
+    """Random states between two ends, in the region if there is one."""
+    found = rng.uniform(*ends, (n, len(ends[0])))
+    if region is None:
+        return found
+    for _ in range(1000):
+        outside = ~np.asarray(region.contains(found))
+        if not outside.any():
+            return found
+        found[outside] = rng.uniform(*ends, (int(outside.sum()), len(ends[0])))
+    raise InputError("closed_loop.initial_states has hardly any state in the region")
 
 
 def _run_some(
@@ -247,20 +308,31 @@ def _run_some(
     settings: ClosedLoopSettings,
     material: Material,
     noise: FloatArray,
+    region: InvariantRegion | None,
     rng: np.random.Generator,
 ) -> list[LoopRun]:
-    make = _makers(settings, material, noise)[name]
+    make = _makers(settings, material, noise, region)[name]
     errors = rng.uniform(-1.0, 1.0, (len(x0), settings.steps, x0.shape[1])) * noise
     return [_run(make(), start, wrong_by, material) for start, wrong_by in zip(x0, errors, strict=True)]
 
 
-def _makers(settings: ClosedLoopSettings, material: Material, noise: FloatArray) -> dict[str, Callable[[], Any]]:
+def _makers(
+    settings: ClosedLoopSettings, material: Material, noise: FloatArray, region: InvariantRegion | None
+) -> dict[str, Callable[[], Any]]:
     """For every controller, what makes a fresh one; all of a task share what is compiled."""
     control, predictor, limits = material.control, material.predictors[OPTIMAL], material.limits
     assert control is not None
     robust = RobustOCP(predictor, control, limits, initial_state_noise=noise, iterations=_ITERATIONS)
     certified = partial(
-        CertifiedMPC, control, predictor, limits, settings.safe_input, repair=robust, initial_state_noise=noise
+        CertifiedMPC,
+        control,
+        predictor,
+        limits,
+        settings.safe_input,
+        repair=robust,
+        initial_state_noise=noise,
+        region=region,
+        repair_seconds=math.inf if region is None else settings.repair_seconds,
     )
     return {
         CERTAINTY_EQUIVALENT: lambda: _First(lambda x: control.solve(x).inputs),
