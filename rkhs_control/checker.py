@@ -950,8 +950,13 @@ def witness_value(
     """
     rows = witness["rows"]
     inputs, intervals = ([component["samples"][key][row] for row in rows] for key in ("inputs", "intervals"))
-    known = None if matrix is None else [[matrix[a][b] for b in rows] for a in rows]
+    known = None if matrix is None else half_of(matrix, rows)
     return weighted_bound(component, inputs, intervals, witness["weights"], x, is_mirrored, j, known)
+
+
+def half_of(matrix: Matrix, rows: list[int]) -> Matrix:
+    """What a symmetric matrix has at these rows and columns, up to the diagonal."""
+    return [[matrix[a][b] for b in rows[: k + 1]] for k, a in enumerate(rows)]
 
 
 def weighted_bound(
@@ -966,11 +971,13 @@ def weighted_bound(
 ) -> arb:
     """`norm_bound || L - sum_i w_i k_{x_i} || + sum_i max(w_i u_i, w_i l_i)` for the value at `x`, or its slope.
 
-    `known` is the kernel matrix of the inputs, if that was computed already.
+    `known` is the kernel matrix of the inputs, up to its diagonal, if that was computed already.
     """
     kernel, w = component["kernel"], [arb(v) for v in weights]
     rows = kernel_rows(kernel, inputs, inputs) if known is None else known
-    square = sum((a * sum(map(mul, w, row), arb(0)) for a, row in zip(w, rows, strict=True)), arb(0))
+    square = arb(0)
+    for k, (a, row) in enumerate(zip(w, rows, strict=True)):
+        square += a * (2 * sum(map(mul, w, row[:k]), arb(0)) + a * row[k])
     across = kernel_rows(kernel, [x], inputs)[0] if j is None else slope_row(kernel, x, j, inputs)
     square += (variance(kernel) if j is None else slope_variance(kernel, j)) - 2 * sum(map(mul, w, across), arb(0))
     value = arb(component["norm_bound"]["value"]) * square.nonnegative_part().sqrt()
@@ -1656,7 +1663,7 @@ class Narrowing:
             for is_mirrored, (first, last) in enumerate(pairwise(starts[2 * q : 2 * q + 3])):
                 used = rows[first:last]
                 parts = ([points[row] for row in used], [ends[row] for row in used], weights[first:last])
-                known = None if matrix is None else [[matrix[a][b] for b in used] for a in used]
+                known = None if matrix is None else half_of(matrix, used)
                 bounds.append(weighted_bound(component, *parts, points[k], bool(is_mirrored), j, known))
             widths[k] += arb(noise[j]) * steepest(component, j, bounds[0], bounds[1])
         return widths
