@@ -32,6 +32,7 @@ from .certificates.certificate import Question as Question
 from .certificates.certificate import Verdict as Verdict
 from .certificates.certificate import certify as certify
 from .certificates.certificate import certify_plans as certify_plans
+from .certificates.region import InvariantRegion as InvariantRegion
 from .checker import Verification as Verification
 from .checker import verify as verify
 from .control.certainty_equivalent import CertaintyEquivalentOCP as CertaintyEquivalentOCP
@@ -39,9 +40,11 @@ from .control.certainty_equivalent import Plan as Plan
 from .control.certainty_equivalent import QuadraticCost as QuadraticCost
 from .control.certainty_equivalent import Tightening as Tightening
 from .control.certified_loop import CertifiedMPC as CertifiedMPC
-from .control.certified_loop import Decision as Decision
+from .control.invariance import invariant_region as invariant_region
+from .control.loop_log import Decision as Decision
 from .control.robust import RobustOCP as RobustOCP
 from .control.robust import RobustPlan as RobustPlan
+from .control.safety_filter import SafetyFilter as SafetyFilter
 from .control.tightening import half_widths as half_widths
 from .control.tightening import tightening_for as tightening_for
 from .data.files import load_plans as load_plans

@@ -88,9 +88,10 @@ class Question:
         limits = self.limits.over(predictor.runs.state_names, predictor.runs.input_names)
         noise = predictor.start_noise(self.initial_state_noise)
         tube = predictor.boxes(self.x0, self.inputs, initial_state_noise=noise, n_jobs=n_jobs)
-        return replace(self, initial_state_noise=noise)._answer(predictor, limits, tube)
+        return replace(self, initial_state_noise=noise).answered(predictor, limits, tube)
 
-    def _answer(self, predictor: MultiStepPredictor, limits: PlacedLimits, tube: Tube) -> Certificate:
+    def answered(self, predictor: MultiStepPredictor, limits: PlacedLimits, tube: Tube) -> Certificate:
+        """The answer with a tube that the predictor made for this plan."""
         margins, hopes = box_margins(tube.lower, tube.upper, limits.polytope)
         violation = input_violation(self.inputs, limits, predictor.runs.input_names)
         is_certain = predictor.method.is_certain
@@ -309,7 +310,7 @@ class Certificate:
 
 def certify(
     predictor: MultiStepPredictor,
-    x0: npt.ArrayLike,
+    x0: npt.ArrayLike | Box,
     inputs: npt.ArrayLike,
     limits: GivenLimits | None = None,
     *,
@@ -323,8 +324,11 @@ def certify(
 
     The limits are one `Limits` object, or its parts by name. There is no tolerance anywhere: a box that passes a limit
     by one rounding error is not inside. `initial_state_noise` says how far the true initial state may be from `x0`; by
-    default as far as those of the runs, which begin with measured states if they are windows.
+    default as far as those of the runs, which begin with measured states if they are windows. With a `Box` for `x0` the
+    answer is one for all initial states in it, to which only what is given is added.
     """
+    if isinstance(x0, Box):
+        x0, initial_state_noise = predictor.start_from(x0, initial_state_noise)
     start, plan = as_floats(x0, "x0"), as_floats(inputs, "inputs")
     if start.ndim != 1 or plan.ndim != 2:
         raise InputError("certify takes one plan: x0 (n_states,) and inputs (n_steps, n_inputs)")
@@ -355,6 +359,6 @@ def certify_plans(
     noise = predictor.start_noise(initial_state_noise)
     tubes = predictor.boxes(starts, plans, initial_state_noise=noise, n_jobs=n_jobs)
     return [
-        Question(start, plan, whole, noise)._answer(predictor, placed, tubes[i])
+        Question(start, plan, whole, noise).answered(predictor, placed, tubes[i])
         for i, (start, plan) in enumerate(zip(starts, plans, strict=True))
     ]

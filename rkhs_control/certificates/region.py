@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +102,8 @@ class InvariantRegion:
 
     def cell_at(self, x: npt.ArrayLike) -> int | None:
         """Which cell a measured state `(n_states,)` lies in; None outside the region."""
-        found = np.flatnonzero(np.all((self.lower <= x) & (np.asarray(x) <= self.upper), axis=1))
+        state = as_floats(x, "x")
+        found = np.flatnonzero(np.all((self.lower <= state) & (state <= self.upper), axis=1))
         return int(found[0]) if len(found) else None
 
     def contains(self, x: npt.ArrayLike) -> bool | npt.NDArray[np.bool_]:
@@ -112,7 +113,7 @@ class InvariantRegion:
         size = max(1, _AT_ONCE // max(1, self.lower.size))
         for first in range(0, len(points), size):
             part = points[first : first + size, None]
-            found[first : first + size] = ((self.lower <= part) & (part <= self.upper)).all(axis=2).any(axis=1)
+            found[first : first + size] = np.any(np.all((self.lower <= part) & (part <= self.upper), axis=2), axis=1)
         return bool(found[0]) if np.ndim(x) == 1 else found
 
     def plan(self, x: npt.ArrayLike) -> FloatArray:
@@ -152,10 +153,10 @@ def is_covered(low: FloatArray, high: FloatArray, lower: FloatArray, upper: Floa
     if ((lower <= low) & (high <= upper)).all(axis=1).any():
         return True
     cuts = [_cuts(*ends) for ends in zip(low.tolist(), high.tolist(), lower.T, upper.T, strict=True)]
-    parts = list(product(*(zip(ends[:-1], ends[1:], strict=True) for ends in cuts)))
+    parts = list(product(*map(pairwise, cuts)))
     pieces = np.array(parts)  # (n_pieces, n_states, 2): no face of a box goes through any of these
     inside = (lower[None] <= pieces[:, None, :, 0]) & (pieces[:, None, :, 1] <= upper[None])
-    return bool(inside.all(axis=2).any(axis=1).all())
+    return bool(np.any(np.all(inside, axis=2), axis=1).all())
 
 
 def _cuts(low: float, high: float, lower: FloatArray, upper: FloatArray) -> list[float]:

@@ -5,15 +5,17 @@ measurement or an assumption is wrong, and nothing is certified any more until t
 plan is certified. If it is not certifiable, the robust problem repairs it, or else what remains of the last certified
 plan, prolonged. If that fails, too, the remainder is applied as it is, and when it is used up, a safe input of the
 user's. Nothing that a controller, a solver or a sensor does is an exception here: it is a reason in the log.
+
+With an invariant region that never happens from a state in it: a plan is applied if its boxes keep the limits up to a
+step whose box lies in the region, and where none is found, the region has one of its own.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from fractions import Fraction
 from typing import Any
 
@@ -22,65 +24,16 @@ import numpy.typing as npt
 
 from ..certificates.certificate import Certificate, Question, Verdict
 from ..certificates.margins import input_violation
+from ..certificates.region import Cell, InvariantRegion
 from ..data.arrays import FloatArray, as_floats, as_points, as_vector
 from ..data.limits import GivenLimits, Limits, PlacedLimits
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ..prediction.predictor import MultiStepPredictor
-from .certainty_equivalent import CertaintyEquivalentOCP
-from .do_mpc import is_controller, planned_inputs
+from .loop_log import Decision, LoggedStep, read_only
+from .planners import Planner, planner_of
 from .robust import RobustOCP
 
-Planner = Callable[[FloatArray], FloatArray]
-"""From a state to the inputs of all steps, `(n_steps, n_inputs)`; an exception says why there is no plan."""
-
 _REFUTING = (ContradictoryDataError, FalsifiedNormBoundError)
-
-
-class Decision(Enum):
-    """What was applied; the value is what that means."""
-
-    CERTIFIED = "the controller's plan, certified"
-    REPAIRED = "a plan that the robust problem made of it, certified"
-    REMAINDER = "the next input of the last certified plan"
-    SAFE_INPUT = "the user's safe input: no certified plan is left"
-    REFUTED = (
-        "the user's safe input: what was proved has been refuted, and nothing is certified until it is trusted again"
-    )
-
-    @property
-    def is_certified(self) -> bool:
-        """Whether what was applied belongs to a certified plan."""
-        return self in (Decision.CERTIFIED, Decision.REPAIRED, Decision.REMAINDER)
-
-
-@dataclass(frozen=True, eq=False)
-class LoggedStep:
-    """One step of the loop: what was known, what was applied, and why; its arrays are read-only copies."""
-
-    state: FloatArray
-    """`(n_states,)`, as measured; NaN where what came cannot be read."""
-    inputs: FloatArray
-    """`(n_inputs,)`, as applied."""
-    decision: Decision
-    reason: str
-    """Why nothing better was done; empty where the controller's plan was certified."""
-    certificate: Certificate | None
-    """Of the plan that the inputs belong to."""
-    seconds: float
-
-    def __post_init__(self) -> None:
-        for name in ("state", "inputs"):
-            object.__setattr__(self, name, _read_only(np.array(getattr(self, name))))
-
-    @property
-    def is_certified(self) -> bool:
-        """Whether the state after this step is proved to be within the limits.
-
-        The proof rests on the assumptions of the predictor and on the measurement that the plan began with: if that one
-        was off by more than `initial_state_noise`, nothing is proved, and nobody can tell while it lies within the box
-        that was proved for it.
-        """
-        return self.decision.is_certified
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +90,12 @@ class CertifiedMPC:
     safe_input : `(n_inputs,)` within the input limits, applied when nothing certified is left, at whatever rate
     repair : the robust problem that mends a plan; without one, none is mended
     initial_state_noise : float or (n_states,)
-        How far the true state may be from the one that `make_step` is told; by default as far as the recorded initial
-        states may be from theirs.
+        How far the true state may be from the one that `make_step` is told; by default as far as the region says, or
+        the recorded initial states may be from theirs.
+    region : an invariant region within the same limits
+        Plans then need to be certified only until they are in it, and must lead there. From a state in it there is
+        always a certified input, as long as the assumptions hold and measurements come.
+    repair_seconds : after so long no other plan is tried when one is mended
     """
 
     controller: Any
@@ -147,6 +104,8 @@ class CertifiedMPC:
     safe_input: FloatArray
     repair: RobustOCP | None
     initial_state_noise: FloatArray
+    region: InvariantRegion | None
+    repair_seconds: float
     log: list[LoggedStep]
     _planner: Planner = field(repr=False)
     _memory: _Memory = field(repr=False)
@@ -160,10 +119,16 @@ class CertifiedMPC:
         *,
         repair: RobustOCP | None = None,
         initial_state_noise: npt.ArrayLike | None = None,
+        region: InvariantRegion | None = None,
+        repair_seconds: float = math.inf,
     ) -> None:
         runs = predictor.runs
         runs.require_states("a certified loop")
         placed = Limits.of(limits).over(runs.state_names, runs.input_names)
+        if region is not None:
+            if initial_state_noise is None:
+                initial_state_noise = region.initial_state_noise
+            _require_same(region, placed, predictor.start_noise(initial_state_noise))
         safe = as_vector(safe_input, "safe_input", runs.n_inputs)
         violation = input_violation(safe[None], placed, runs.input_names)
         if violation is not None:
@@ -172,9 +137,11 @@ class CertifiedMPC:
             "controller": controller,
             "predictor": predictor,
             "limits": placed,
-            "safe_input": _read_only(safe),
+            "safe_input": read_only(safe),
             "repair": repair,
-            "initial_state_noise": _read_only(predictor.start_noise(initial_state_noise).copy()),
+            "initial_state_noise": read_only(predictor.start_noise(initial_state_noise).copy()),
+            "region": region,
+            "repair_seconds": repair_seconds,
             "log": [],
             "_planner": planner_of(controller),
             "_memory": _Memory(),
@@ -195,6 +162,10 @@ class CertifiedMPC:
         """
         self._memory.refutation = None
 
+    def forget(self) -> None:
+        """Begin anew, from another state: the plan underway is dropped, the log and a refutation stay."""
+        self._memory.plan = self._memory.applied = None
+
     def make_step(self, x0: npt.ArrayLike) -> FloatArray:
         """The input to apply at a measured state, `(n_inputs,)`.
 
@@ -203,6 +174,8 @@ class CertifiedMPC:
         began, memory, reasons = time.perf_counter(), self._memory, list[str]()
         before, memory.plan = memory.plan, None
         state = self._measured(x0, reasons)
+        if not self.log and self.region is not None and self.region.cell_at(state) is None:
+            reasons.append("the loop starts outside the region: nobody knows whether the limits can be kept for ever")
         decision, plan = self._decide(state, before, reasons)
         applied = self.safe_input if plan is None else plan.inputs
         if plan is None and not self._keeps_rates(applied):
@@ -222,12 +195,12 @@ class CertifiedMPC:
                 raise InputError(f"x0 must have shape ({len(names)},); got {array.shape}")
         except Exception as error:  # whatever a sensor may send
             reasons.append(f"the measurement is not a state ({error})")
-            return _read_only(np.full(len(names), np.nan))
+            return read_only(np.full(len(names), np.nan))
         state = array.ravel()
         missing = [f"{name} is {x}" for name, x in zip(names, state.tolist(), strict=True) if not math.isfinite(x)]
         if missing:
             reasons.append(f"the measurement is not a state ({', '.join(missing)})")
-        return _read_only(state)
+        return read_only(state)
 
     def _decide(
         self, state: FloatArray, before: _PlanUnderway | None, reasons: list[str]
@@ -245,8 +218,31 @@ class CertifiedMPC:
             return found
         if before is not None and len(before.rest):
             return Decision.REMAINDER, _PlanUnderway(before.certificate, before.step + 1)
+        cell = None if self.region is None else self._own_cell(self.region, state, before, reasons)
+        if cell is not None:
+            return Decision.REGION, _PlanUnderway(self._certificate_of(cell))
         reasons.append("no certified plan is left")
         return Decision.SAFE_INPUT, None
+
+    def _own_cell(
+        self, region: InvariantRegion, state: FloatArray, before: _PlanUnderway | None, reasons: list[str]
+    ) -> Cell | None:
+        """The cell of the region whose plan serves the state or, where it was not measured, all states it may be."""
+        if np.isfinite(state).all():
+            at = region.cell_at(state)
+            if at is None:
+                reasons.append(f"the state {state.tolist()} is outside the region")
+            return None if at is None else region.cells[at]
+        if before is None:
+            return None
+        lower, upper = before.box
+        serving = (cell for cell in region.cells if cell.box.contains([lower, upper]).all())
+        return next(serving, None)
+
+    def _certificate_of(self, cell: Cell) -> Certificate:
+        """Of the plan of a cell, for all states in it."""
+        question = Question(cell.x0, cell.inputs, self.limits, cell.reach)
+        return question.answered(self.predictor, self.limits, cell.tube)
 
     def _contradiction(self, state: FloatArray, before: _PlanUnderway) -> str | None:
         """Where a measured state, wherever the true one may be around it, does not meet its box; compared exactly."""
@@ -269,7 +265,7 @@ class CertifiedMPC:
         try:
             wanted = as_points(self._planner(state.copy()), "inputs", n_inputs)[:horizon]
             wanted = self.limits.input_box.clip(wanted)  # solvers leave bounds by rounding
-            certificate = self._certify(state, wanted)
+            certificate = self._certify_shortest(state, wanted)
         except Exception as error:  # whatever a controller may do
             reasons.append(f"the controller has no plan ({error})")
             self._look_for_refutation(error, self.controller)
@@ -280,9 +276,15 @@ class CertifiedMPC:
             reasons.append(self._objection(certificate))
         if self.repair is None or self.refutation is not None:
             return None
-        for plan in (wanted, *_prolonged(before)):
+        deadline = time.monotonic() + self.repair_seconds
+        for plan in self._to_repair(wanted, before):
+            seconds = deadline - time.monotonic()
+            if seconds <= 0.0:
+                break
+            patience = {} if math.isinf(seconds) else {"seconds": seconds}
             try:
-                certificate = self._certify(state, self.repair.repair(state.copy(), plan).inputs)
+                repaired = self.repair.repair(state.copy(), plan, **patience)
+                certificate = self._certify_shortest(state, repaired.inputs)
             except Exception as error:
                 reasons.append(f"the repair failed ({error})")
                 self._look_for_refutation(error, self.repair)
@@ -292,9 +294,28 @@ class CertifiedMPC:
         reasons.append("the repair found no certified plan")
         return None
 
+    def _to_repair(self, wanted: FloatArray, before: _PlanUnderway | None) -> Iterator[FloatArray]:
+        """What is wanted, and what is left of a certified plan with its last input held: that is nearly certified.
+
+        With a region plans may have ended early, and are held up to the horizon.
+        """
+        yield wanted if self.region is None else _held(wanted, self.predictor.horizon)
+        if before is not None and len(before.rest):
+            n_steps = len(before.rest) + before.step + 1
+            yield _held(before.rest, n_steps if self.region is None else self.predictor.horizon)
+
     def _may_apply(self, certificate: Certificate) -> bool:
-        """Certified, and no larger a change from what was applied last than the rates allow."""
-        return certificate.verdict is Verdict.CERTIFIED and self._keeps_rates(certificate.question.inputs[0])
+        """Certified, into the region if there is one, and no larger a change of inputs than the rates allow."""
+        return (
+            certificate.verdict is Verdict.CERTIFIED
+            and self._leads_home(certificate)
+            and self._keeps_rates(certificate.question.inputs[0])
+        )
+
+    def _leads_home(self, certificate: Certificate) -> bool:
+        """Whether a plan ends in the region, if there is one."""
+        tube = certificate.tube
+        return self.region is None or self.region.covers(tube.lower[-1], tube.upper[-1])
 
     def _keeps_rates(self, inputs: FloatArray) -> bool:
         """Whether the change from the inputs that were applied last is within its limits, exactly."""
@@ -305,9 +326,23 @@ class CertifiedMPC:
         return input_violation(change, rates, self.predictor.runs.input_names) is None
 
     def _objection(self, certificate: Certificate) -> str:
-        if certificate.verdict is Verdict.CERTIFIED:
-            return "the change from the input before exceeds its rate limits"
-        return certificate.finding()
+        if certificate.verdict is not Verdict.CERTIFIED:
+            return certificate.finding()
+        if not self._leads_home(certificate):
+            return "the plan keeps the limits, but none of its boxes lies in the region"
+        return "the change from the input before exceeds its rate limits"
+
+    def _certify_shortest(self, state: FloatArray, plan: FloatArray) -> Certificate:
+        """The certificate of a plan or, with a region, of its beginning up to the first step that ends in it."""
+        if self.region is None:
+            return self._certify(state, plan)
+        first = self._certify(state, plan[:1])
+        if len(plan) == 1 or first.verdict is not Verdict.CERTIFIED or self._leads_home(first):
+            return first
+        whole = self._certify(state, plan)
+        kept = np.logical_and.accumulate((whole.margins >= 0.0).all(axis=1))
+        home = self.region.first_covered(whole.tube)
+        return whole if home is None or not kept[home] else self._certify(state, plan[: home + 1])
 
     def _certify(self, state: FloatArray, plan: npt.ArrayLike) -> Certificate:
         """The certificate of a copy of the plan, which nobody else can change."""
@@ -318,7 +353,7 @@ class CertifiedMPC:
             self._look_for_refutation(error, self)
             raise
         for array in (*vars(certificate.tube).values(), certificate.margins, certificate.hopes):
-            _read_only(array)
+            read_only(array)
         return certificate
 
     def _look_for_refutation(self, error: Exception, source: Any) -> None:
@@ -327,29 +362,21 @@ class CertifiedMPC:
             self._memory.refutation = f"refuted at step {len(self.log)}: the assumptions are contradictory ({error})"
 
 
-def _prolonged(plan: _PlanUnderway | None) -> Iterator[FloatArray]:
-    """What is left of a certified plan, with its last input held: nearly certified, and so soon repaired."""
-    if plan is not None and len(plan.rest):
-        yield np.concatenate([plan.rest, np.repeat(plan.rest[-1:], plan.step + 1, axis=0)])
+def _require_same(region: InvariantRegion, limits: PlacedLimits, noise: FloatArray) -> None:
+    """The region is one of these limits, and of measurements that are off by no less."""
+    own, given = region.limits.polytope, limits.polytope
+    if not (np.array_equal(own.normals, given.normals) and (own.offsets <= given.offsets).all()):
+        raise InputError("the region keeps other limits of the states than those of the loop: find one for these")
+    box, allowed = region.limits.input_box, limits.input_box
+    if (box.lower < allowed.lower).any() or (box.upper > allowed.upper).any() or limits.rates is not None:
+        raise InputError("the plans of the region need not keep the limits of the inputs of the loop, or their rates")
+    if (noise > region.initial_state_noise).any():
+        raise InputError(
+            f"the region serves measurements that are off by {region.initial_state_noise.tolist()}, and those of the "
+            f"loop may be off by {noise.tolist()}: find one with that initial_state_noise"
+        )
 
 
-def _read_only(array: FloatArray) -> FloatArray:
-    array.setflags(write=False)
-    return array
-
-
-def planner_of(controller: Any) -> Planner:
-    """How to get a plan from a controller of any kind that is known here."""
-    if isinstance(controller, CertaintyEquivalentOCP):
-        return lambda x0: _succeeded(controller.solve(x0))
-    if isinstance(controller, RobustOCP):
-        return lambda x0: controller.solve(x0).inputs
-    if is_controller(controller):
-        return lambda x0: planned_inputs(controller, x0)
-    return controller  # type: ignore[no-any-return]
-
-
-def _succeeded(plan: Any) -> FloatArray:
-    if not plan.success:
-        raise RuntimeError(f"IPOPT ended with {plan.status}")
-    return plan.inputs  # type: ignore[no-any-return]
+def _held(plan: FloatArray, n_steps: int) -> FloatArray:
+    """A plan of so many steps, the last input of a shorter one held."""
+    return np.concatenate([plan, np.repeat(plan[-1:], max(0, n_steps - len(plan)), axis=0)])

@@ -6,6 +6,7 @@ What is returned is judged by the true bounds, all of them, and not by what the 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from ..certificates.certificate import Certificate, Verdict
 from ..data.arrays import FloatArray, as_floats, as_points, as_vector
 from ..data.limits import GivenLimits, Limits, PlacedLimits
+from ..data.sets import Box
 from ..errors import InputError
 from ..parallel import Progress
 from ..prediction.predictor import MultiStepPredictor
@@ -36,11 +38,14 @@ class RobustPlan:
     start: Plan
     """The plan that it started from: certainty equivalent, or the one to repair."""
     iterations: int
+    terminal: Box | None = None
 
     @property
     def success(self) -> bool:
-        """Whether the plan is certified."""
-        return self.certificate.verdict is Verdict.CERTIFIED
+        """Whether the plan is certified, and ends where it is to end."""
+        tube = self.certificate.tube
+        ends_there = self.terminal is None or bool(self.terminal.contains([tube.lower[-1], tube.upper[-1]]).all())
+        return self.certificate.verdict is Verdict.CERTIFIED and ends_there
 
     @property
     def price(self) -> float:
@@ -64,6 +69,9 @@ class RobustOCP:
     initial_state_noise : how far the true initial state may be from the one planned from, by default as far as recorded
         ones
     iterations : at most so many plans are tried after the first
+    terminal : Box, optional
+        What the last box is to lie in. In an invariant region there is always a plan from there on: a loop that plans
+        so does not run out of plans.
     """
 
     predictor: MultiStepPredictor
@@ -71,6 +79,7 @@ class RobustOCP:
     limits: PlacedLimits
     initial_state_noise: FloatArray
     iterations: int
+    terminal: Box | None
 
     def __init__(
         self,
@@ -80,6 +89,7 @@ class RobustOCP:
         *,
         initial_state_noise: npt.ArrayLike | None = None,
         iterations: int = 40,
+        terminal: Box | None = None,
     ) -> None:
         placed = Limits.of(limits).over(predictor.runs.state_names, predictor.runs.input_names)
         values = {
@@ -88,6 +98,7 @@ class RobustOCP:
             "limits": replace(placed, inputs=nominal.input_limits) if placed.inputs is None else placed,
             "initial_state_noise": predictor.start_noise(initial_state_noise),
             "iterations": iterations,
+            "terminal": terminal,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -102,12 +113,15 @@ class RobustOCP:
             for kernel in kernels:
                 kernel.gradient(z, z)  # refused now if there is none
 
-    def solve(self, x0: npt.ArrayLike, guess: npt.ArrayLike | None = None) -> RobustPlan:
+    def solve(self, x0: npt.ArrayLike | Box, guess: npt.ArrayLike | None = None) -> RobustPlan:
         """The cheapest plan that is found to be certified, from the certainty-equivalent one on.
 
         If that one is certified, it is the answer; one that breaks input rates is first moved to where it keeps them.
-        If none is found, the answer is the one that lacks least.
+        If none is found, the answer is the one that lacks least. From a box, the plan serves all states in it.
         """
+        if isinstance(x0, Box):
+            middle, reach = x0.around()
+            return replace(self, initial_state_noise=reach).solve(middle, guess)
         return self._improve(Task(as_floats(x0, "x0"), self.nominal.solve(x0, guess), is_repair=False))
 
     def solve_many(
@@ -116,12 +130,16 @@ class RobustOCP:
         """A plan from every row of `x0`."""
         return solve_from(self, as_points(x0, "x0", self.predictor.runs.n_history), _PLANS_PER_TASK, n_jobs, progress)
 
-    def repair(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> RobustPlan:
-        """The smallest change of a plan, in shares of the input ranges, that makes it certifiable."""
+    def repair(self, x0: npt.ArrayLike, inputs: npt.ArrayLike, *, seconds: float = math.inf) -> RobustPlan:
+        """The smallest change of a plan, in shares of the input ranges, that makes it certifiable.
+
+        After so many `seconds` no other plan is tried.
+        """
+        deadline = time.monotonic() + seconds
         start = as_vector(x0, "x0", self.predictor.runs.n_history)
         plan = self.limits.input_box.clip(as_floats(inputs, "inputs"))
         states, cost = self.nominal.predict(start, plan)
-        return self._improve(Task(start, Plan(plan, states, cost, True, "given"), is_repair=True))
+        return self._improve(Task(start, Plan(plan, states, cost, True, "given"), is_repair=True, deadline=deadline))
 
     def gradients(self, certificate: Certificate) -> FloatArray:
         """Of the worst corners, `normal . x`, by the inputs: `(n_steps, n_constraints, n_steps * n_inputs)`."""
@@ -132,11 +150,13 @@ class RobustOCP:
 
     def _improve(self, task: Task) -> RobustPlan:
         best, tried = self._search.improve(task)
-        return RobustPlan(best.inputs, best.certificate, best.cost, task.start, tried)
+        return RobustPlan(best.inputs, best.certificate, best.cost, task.start, tried, self.terminal)
 
     @cached_property
     def _search(self) -> Search:
-        return Search(self.predictor, self.nominal, self.limits, self.initial_state_noise, self.iterations)
+        return Search(
+            self.predictor, self.nominal, self.limits, self.initial_state_noise, self.iterations, self.terminal
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """What CasADi compiled stays behind."""

@@ -9,6 +9,8 @@ where one search ends without a certificate, others begin there.
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +22,7 @@ from ..certificates.certificate import Certificate, Question
 from ..data.arrays import FloatArray
 from ..data.limits import PlacedLimits
 from ..data.sets import Box
+from ..errors import InputError
 from ..prediction.arguments import SetProof
 from ..prediction.predictor import MultiStepPredictor
 from .certainty_equivalent import CertaintyEquivalentOCP, Plan
@@ -46,6 +49,13 @@ class Task:
     is_repair: bool
     """Whether the change from the start counts, rather than the cost."""
     penalty: float = _PENALTY
+    deadline: float = math.inf
+    """By `time.monotonic`: nothing more is tried after it."""
+
+    @property
+    def has_time(self) -> bool:
+        """Whether there is time to try another plan."""
+        return time.monotonic() < self.deadline
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +96,8 @@ class Search:
     limits: PlacedLimits
     initial_state_noise: FloatArray
     iterations: int
+    terminal: Box | None = None
+    """What the last box is to lie in, besides the limits."""
 
     def slopes(
         self, x0: FloatArray, inputs: FloatArray, witnesses: npt.NDArray[np.object_], needed: npt.NDArray[np.bool_]
@@ -106,7 +118,7 @@ class Search:
         best, tried = (start, 0) if start.lacking == 0.0 else self._descend(task, start, self.iterations)
         if best.lacking > 0.0:
             for inputs in self._recorded_starts(task, best):
-                if best.lacking == 0.0 or tried >= self.iterations:
+                if best.lacking == 0.0 or tried >= self.iterations or not task.has_time:
                     break
                 strict = replace(task, penalty=_HIGH_PENALTY)
                 begin = self._assess(strict, self._within_rates(inputs))
@@ -129,7 +141,7 @@ class Search:
                 found = self._assess(task, found.inputs)
             best = min(best, found, key=lambda iterate: iterate.merit)
             unwatched = found.is_near_limits & ~watched
-            if found.lacking == 0.0 or tried >= iterations or not unwatched.any():
+            if found.lacking == 0.0 or tried >= iterations or not unwatched.any() or not task.has_time:
                 return best, tried
             watched |= unwatched
 
@@ -138,7 +150,7 @@ class Search:
     ) -> tuple[Iterate, int]:
         """From the best plan so far to the next, in a region that grows while tangents keep their promise."""
         other, radius, lacking = best, _FIRST_RADIUS, [best.lacking]
-        while len(lacking) <= iterations and radius >= _STILL and not _is_stuck(lacking):
+        while len(lacking) <= iterations and radius >= _STILL and not _is_stuck(lacking) and task.has_time:
             inputs, promised = self._solve_near(task, best, other, watched, radius)
             hope = best.merit - promised
             if hope <= 0.0:
@@ -186,7 +198,9 @@ class Search:
         certificate = Question(task.x0, inputs, self.limits, self.initial_state_noise).ask(self.predictor)
         tube = certificate.tube
         ends = np.stack([tube.lower, tube.upper], axis=-1)
-        return self._judged(task, inputs, ends, tube.witnesses, certificate.margins, certificate)
+        margins = certificate.margins.copy()
+        margins[-1] -= self._tighter
+        return self._judged(task, inputs, ends, tube.witnesses, margins, certificate)
 
     def _glance(self, task: Task, inputs: FloatArray, near: Iterate, watched: npt.NDArray[np.bool_]) -> Iterate:
         """A plan under the true bounds that watched limits ask for; the others as at a plan nearby."""
@@ -195,7 +209,9 @@ class Search:
         for n, i, side in np.argwhere(self._needed(watched)):
             z = np.concatenate([task.x0, flat[: (n + 1) * inputs.shape[1]]])
             (ends[n, i, side],), (witnesses[n, i, side],) = self._ends(n, i, side, z[None])
-        return self._judged(task, inputs, ends, witnesses, self._room(ends), near.certificate, is_glance=True)
+        margins = self._room(ends)
+        margins[-1] -= self._tighter
+        return self._judged(task, inputs, ends, witnesses, margins, near.certificate, is_glance=True)
 
     def _judged(
         self,
@@ -217,6 +233,17 @@ class Search:
         """How far inside every constraint the worst corners are, but for rounding."""
         room: FloatArray = self.limits.polytope.offsets - np.einsum("sci,...is->...c", self._normals, ends)
         return room
+
+    @cached_property
+    def _tighter(self) -> FloatArray:
+        """How much tighter every limit is at the last step."""
+        limits = self.limits.polytope
+        if self.terminal is None:
+            return np.zeros(len(limits.offsets))
+        ends = self.terminal.as_polytope()
+        if not np.array_equal(ends.normals, limits.normals):
+            raise InputError("a terminal box needs limits of the states that are a box with the same finite ends")
+        return np.maximum(limits.offsets - ends.offsets, 0.0)
 
     def _needed(self, watched: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Which ends of which boxes constraints depend on: by step, state and side."""

@@ -67,16 +67,18 @@ def non_negative(value: float, name: str) -> float:
 
 def require_finite(array: FloatArray, name: str) -> None:
     """Refuse NaN, infinity and what is nearly as large, naming the first row that has one."""
-    bad = np.argwhere(~(np.abs(array) <= LARGEST))
-    if len(bad) and array.ndim == 0:
+    fine = np.abs(array) <= LARGEST
+    if np.all(fine):
+        return
+    bad = np.argwhere(~fine)
+    if array.ndim == 0:
         raise InputError(f"{name} must be finite (at most {LARGEST:g}); got {array}")
-    if len(bad):
-        first = tuple(int(i) for i in bad[0])
-        where = f"row {first[0]}" + (f", column {first[1]}" if len(first) > 1 else "")
-        raise InputError(
-            f"{name} must be finite (at most {LARGEST:g}); {where} is {array[first]}"
-            + (f" ({len(bad)} such entries in all)" if len(bad) > 1 else "")
-        )
+    first = tuple(int(i) for i in bad[0])
+    where = f"row {first[0]}" + (f", column {first[1]}" if len(first) > 1 else "")
+    raise InputError(
+        f"{name} must be finite (at most {LARGEST:g}); {where} is {array[first]}"
+        + (f" ({len(bad)} such entries in all)" if len(bad) > 1 else "")
+    )
 
 
 def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class PlacedLimits(Limits):
         """The limits of how much inputs change, infinite where there are none."""
         return Box.unbounded(self.n_inputs) if self.rates is None else self.rates
 
-    @property
+    @cached_property
     def polytope(self) -> Polytope:
         """The limits of the states as inequalities."""
         return self.states.as_polytope()

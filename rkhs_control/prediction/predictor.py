@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arithmetic.rounding import further_out
+from ..arithmetic.rounding import enlarged, further_out
 from ..assumptions.formulations import NOTHING_COMPARED, Comparison
 from ..assumptions.intervals import uncertainty
 from ..assumptions.norms import NormBound, estimated_text
@@ -22,6 +22,7 @@ from ..assumptions.priors import AffinePrior, Prior, PriorModel, StepOfModel, pr
 from ..assumptions.selection import select_assumptions
 from ..data.arrays import FloatArray, as_floats, require_finite
 from ..data.fields import stacked
+from ..data.sets import Box
 from ..data.trajectories import Trajectories
 from ..envelopes.base import Envelope
 from ..envelopes.optimal import OptimalEnvelope
@@ -236,7 +237,7 @@ class MultiStepPredictor:
 
     def boxes(
         self,
-        x0: npt.ArrayLike,
+        x0: npt.ArrayLike | Box,
         inputs: npt.ArrayLike,
         *,
         initial_state_noise: npt.ArrayLike | None = None,
@@ -247,8 +248,11 @@ class MultiStepPredictor:
         The history is the initial state, or what the runs have for it (`runs.history_names`). Thousands of plans at
         once have a leading axis, `(n_plans, n_history)` and `(n_plans, n_steps, n_inputs)`; `n_jobs` spreads steps and
         states over processes. `initial_state_noise` says how far the true history may be from `x0`; by default as far
-        as those of the runs, which begin with measured states if they are windows.
+        as those of the runs, which begin with measured states if they are windows. With a `Box` for `x0` the tube holds
+        from everywhere in it, and only what is given is added to that.
         """
+        if isinstance(x0, Box):
+            x0, initial_state_noise = self.start_from(x0, initial_state_noise)
         start, plan = self._checked(x0, inputs)
         noise = self.start_noise(initial_state_noise)
         n_steps, n_states = plan.shape[1], self.runs.n_states
@@ -279,6 +283,11 @@ class MultiStepPredictor:
     def start_noise(self, given: npt.ArrayLike | None) -> FloatArray:
         """How far the true initial state of a plan may be from the one in it: as given, or as far as recorded ones."""
         return self.initial_state_noise if given is None else self.runs.history_noise(given)
+
+    def start_from(self, box: Box, noise: npt.ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
+        """The middle of a box of initial states, and how far from there true ones may be: the box, and `noise`."""
+        middle, reach = box.around()
+        return middle, enlarged(reach + (0.0 if noise is None else self.runs.history_noise(noise)), 1)
 
     def contradictions(self, held_out: Trajectories, n_jobs: int | None = None) -> npt.NDArray[np.bool_]:
         """Where recordings that were held out refute the assumptions; shape `(n_runs, n_steps, n_states)`.

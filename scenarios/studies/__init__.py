@@ -17,6 +17,7 @@ MODULES = (
     "check",
     "region",
     "closed_loop",
+    "forever",
     "sampling",
     "design",
     "recordings",

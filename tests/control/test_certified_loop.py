@@ -643,6 +643,7 @@ def test_only_steps_of_certified_plans_are_certified():
         Decision.CERTIFIED,
         Decision.REPAIRED,
         Decision.REMAINDER,
+        Decision.REGION,
     }
 
 

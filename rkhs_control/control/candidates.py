@@ -1,0 +1,93 @@
+"""Plans that may lead back into a region: recorded ones, those of a controller, and those to its middle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..certificates.margins import input_violation
+from ..data.arrays import FloatArray, as_floats
+from ..data.limits import PlacedLimits
+from ..data.sets import Box
+from ..errors import InputError, RkhsControlError
+from ..prediction.predictor import MultiStepPredictor
+from .certainty_equivalent import CertaintyEquivalentOCP, QuadraticCost
+from .planners import planner_of
+
+Candidates = Any
+"""Input sequences `(n_plans, n_steps, n_inputs)`, what makes plans from a state, or a controller."""
+Maker = Callable[[FloatArray], list[FloatArray]]
+"""From a state to plans, `(n_steps, n_inputs)` each; none where there is none."""
+
+_NEIGHBOURS = 16
+"""So many recorded runs around a cell are ranked by where they ended."""
+_RANKS = ((0, 1), (1, 1), (2, 1), (0, 2), (0, 3), (0, 5), (1, 2), (1, 3), (0, 8))
+"""Which of the ranked runs are tried, and for how many steps."""
+_RIDGE = 1e-2
+"""Of the models that steer to the middle."""
+_EFFORT = 1e-4
+"""What the whole range of an input costs, where that of a state costs one."""
+
+
+def recorded_plans(
+    predictor: MultiStepPredictor, limits: PlacedLimits, whole: Box, max_steps: int, middle: FloatArray
+) -> Iterator[FloatArray]:
+    """Inputs of runs near some states `(m, n_states)`, in rounds `(m, n_steps, n_inputs)`, the most promising first.
+
+    Boxes are narrow near what was recorded. Of runs that began nearby, those come first that ended far inside the
+    limits: what ended at random is a poor plan.
+    """
+    from scipy.spatial import cKDTree
+
+    runs, size = predictor.runs, whole.upper - whole.lower
+    usable = np.flatnonzero([input_violation(plan, limits, runs.input_names) is None for plan in runs.inputs])
+    if not len(usable):
+        return
+    states = runs.states[usable, 1 : max_steps + 1]
+    depth = (np.minimum(states - whole.lower, whole.upper - states) / size).min(axis=2)
+    n_near = min(_NEIGHBOURS, len(usable))
+    distance, near = cKDTree(runs.states[usable, 0] / size).query(middle / size, k=range(1, n_near + 1))
+    for rank, n_steps in dict.fromkeys((rank, min(n, max_steps)) for rank, n in _RANKS if rank < n_near):
+        best = np.argsort(distance - depth[near, n_steps - 1], axis=1, kind="stable")[:, rank]
+        yield runs.inputs[usable[near[np.arange(len(middle)), best]], :n_steps]
+
+
+def plans_to(
+    predictor: MultiStepPredictor, limits: PlacedLimits, whole: Box, max_steps: int, target: FloatArray
+) -> Maker:
+    """Plans of a certainty-equivalent problem that steers to a state."""
+    size, box, runs = whole.upper - whole.lower, limits.input_box, predictor.runs
+    is_bounded = bool(np.isfinite([box.lower, box.upper]).all())
+    reference = (box.lower + box.upper) / 2.0 if is_bounded else np.zeros(box.n_dims)
+    effort = np.diag(_EFFORT / (box.upper - box.lower) ** 2) if is_bounded else np.zeros((box.n_dims, box.n_dims))
+    weight = np.diag(size**-2)
+    problem = CertaintyEquivalentOCP.from_runs(
+        runs.shortened(max_steps),
+        predictor.kernels[:max_steps],
+        _RIDGE,
+        priors=predictor.priors[:max_steps],
+        cost=QuadraticCost(weight, effort, weight, target, reference, max_steps),
+        limits=limits,
+    )
+    return plans_of(problem)
+
+
+def plans_of(candidates: Candidates) -> Maker:
+    """What makes plans of whatever is given."""
+    if isinstance(candidates, (np.ndarray, list, tuple)):
+        plans = as_floats(candidates, "candidates")
+        if plans.ndim != 3:
+            raise InputError(f"candidates must have shape (n_plans, n_steps, n_inputs); got {plans.shape}")
+        return lambda x: list(plans)
+    planner = planner_of(candidates)
+
+    def make(x: FloatArray) -> list[FloatArray]:
+        try:
+            made = as_floats(planner(x), "candidates")
+        except (RkhsControlError, RuntimeError):  # there is no plan from here
+            return []
+        return list(made) if made.ndim == 3 else [made]
+
+    return make

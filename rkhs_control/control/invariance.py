@@ -1,0 +1,284 @@
+"""Invariant regions: the greatest set of cells from each of which some plan leads back into it, within the limits.
+
+The limits are cut into cells. Plans are tried for each: first the inputs of runs that were recorded nearby, then those
+of a certainty-equivalent problem that steers to the middle. What is left of all cells when those without a plan are
+taken out again and again is the greatest set that the plans allow. Cells that are not in it are split and tried again,
+and in the end neighbours that one plan serves are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..certificates.margins import input_violation
+from ..certificates.region import Cell, InvariantRegion, is_covered, start_of, widened
+from ..data.arrays import FloatArray, IndexArray
+from ..data.limits import GivenLimits, Limits, PlacedLimits
+from ..data.sets import Box
+from ..errors import InputError
+from ..parallel import Progress, shown_progress
+from ..prediction.predictor import MultiStepPredictor
+from ..prediction.tube import Tube
+from .candidates import Candidates, Maker, plans_of, plans_to, recorded_plans
+from .partition import Partition
+
+_AT_ONCE = 400
+"""Cells whose boxes are made between two words on progress."""
+_MOST_SOLVED = 100
+"""For so many cells a plan is solved for at most, per round."""
+_WORTH_IT = 1e-3
+"""A round of splitting that adds no more than this share of the limits is the last."""
+_OFTEN = 0.25
+"""Pairs are merged again along a dimension while at least this share of them could be."""
+
+
+def invariant_region(
+    predictor: MultiStepPredictor,
+    limits: GivenLimits,
+    *,
+    cells: int | Sequence[int] = (40, 30),
+    candidates: Candidates | None = None,
+    initial_state_noise: npt.ArrayLike | None = None,
+    max_steps: int | None = None,
+    max_cells: int | None = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> InvariantRegion:
+    """The states from which plans keep the limits for ever, as far as the data tell.
+
+    Parameters
+    ----------
+    predictor : of runs that begin with states
+    limits : Limits, or what limits the states alone
+        States by a finite box. How fast inputs change cannot be limited here: nothing is known of the input before.
+    cells : how many per state to start with; one number is for all states
+    candidates : plans to try before the recorded ones
+        Input sequences `(n_plans, n_steps, n_inputs)`, a controller, or a function from a state to one plan or several.
+    initial_state_noise : float or (n_states,)
+        How far true states may be from measured ones; by default as far as recorded initial states.
+    max_steps : of a plan; the horizon by default
+    max_cells : where splitting stops; by default at twice as many cells as there are at first
+    n_jobs, progress : processes, and whom to tell about cells that were tried and cells to try
+    """
+    runs = predictor.runs
+    runs.require_states("an invariant region")
+    placed = Limits.of(limits).over(runs.state_names, runs.input_names)
+    whole = _box_of(placed)
+    counts = [cells] * runs.n_states if isinstance(cells, int) else list(cells)
+    if len(counts) != runs.n_states or not all(isinstance(n, int) and n > 0 for n in counts):
+        raise InputError(f"cells must be a number or one per state ({', '.join(runs.state_names)}); got {cells!r}")
+    longest = runs.horizon if max_steps is None else max_steps
+    if not 1 <= longest <= runs.horizon:
+        raise InputError(f"max_steps must lie between 1 and the horizon {runs.horizon}; got {max_steps}")
+    if not predictor.method.is_certain:
+        raise InputError(f"bounds of {predictor.method.__name__} hold with a probability only: nothing holds for ever")
+    with shown_progress(progress, "looking for a region") as told:
+        noise = predictor.start_noise(initial_state_noise)
+        search = _Search(predictor, placed, whole, noise, longest, n_jobs, told, Partition.grid(whole, counts))
+        given = None if candidates is None else plans_of(candidates)
+        return search.region(given, max_cells or 2 * search.cells.size)
+
+
+def _box_of(limits: PlacedLimits) -> Box:
+    if limits.rates is not None:
+        raise InputError(
+            "an invariant region cannot keep limits of how fast inputs change: the input before would have to be a "
+            "state; leave them out, or record the input as a state"
+        )
+    if not isinstance(limits.states, Box) or not np.isfinite([limits.states.lower, limits.states.upper]).all():
+        raise InputError("an invariant region needs a finite lower and upper limit of every state: a Box")
+    return limits.states
+
+
+class _Trial(NamedTuple):
+    """A plan that is tried for a cell."""
+
+    cell: int
+    inputs: FloatArray
+
+
+class _Option(NamedTuple):
+    """A plan that keeps the limits from everywhere in a cell, and the box that measurements after it lie in."""
+
+    cell: int
+    inputs: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+@dataclass(eq=False)
+class _Search:
+    """What is known on the way."""
+
+    predictor: MultiStepPredictor
+    limits: PlacedLimits
+    whole: Box
+    noise: FloatArray
+    max_steps: int
+    n_jobs: int | None
+    progress: Progress | None
+    cells: Partition
+    options: list[_Option] = field(default_factory=list)
+    chosen: dict[int, _Option] = field(default_factory=dict)
+    """For every good cell, the plan that it is good with."""
+    n_tried: int = 0
+
+    def region(self, given: Maker | None, max_cells: int) -> InvariantRegion:
+        """Try, take out, split; in the end merge, and prove what is left."""
+        fresh, share = np.arange(self.cells.size), 0.0
+        while True:
+            self._try_all(fresh, given)
+            left, before = self._left(np.arange(self.cells.size)), share
+            share = float((self.cells.volume[list(self.chosen)] / np.prod(self.whole.upper - self.whole.lower)).sum())
+            n_more = max_cells - self.cells.size
+            if not len(left) or n_more <= 0 or share - before <= _WORTH_IT:
+                break
+            largest = left[np.argsort(-self.cells.volume[left], kind="stable")][:n_more]
+            others = np.setdiff1d(np.arange(self.cells.size), largest)
+            fresh = self._replace(others, self.cells.take(largest).halves(self.whole))
+        for dimension in range(self.whole.n_dims):
+            while self._merge(dimension) >= _OFTEN:
+                pass
+        return self._proved()
+
+    def _left(self, rows: IndexArray) -> IndexArray:
+        """Cells that have no plan yet."""
+        return np.array([row for row in rows.tolist() if row not in self.chosen], dtype=np.int64)
+
+    # ---- trying plans
+
+    def _try_all(self, rows: IndexArray, given: Maker | None) -> None:
+        """All kinds of plans for some cells, each for those that are left."""
+        if given is not None:
+            self._try_made(rows, given)
+        shape = (self.predictor, self.limits, self.whole, self.max_steps)
+        for plans in recorded_plans(*shape, self.cells.middle[rows]):
+            self._try(
+                _Trial(row, plan) for row, plan in zip(rows.tolist(), plans, strict=True) if row not in self.chosen
+            )
+        left = self._left(rows)
+        if len(left) and self.chosen:
+            good = list(self.chosen)
+            target = np.average(self.cells.middle[good], axis=0, weights=self.cells.volume[good])
+            some = left[np.linspace(0, len(left) - 1, min(len(left), _MOST_SOLVED)).astype(np.int64)]
+            self._try_made(some, plans_to(*shape, target))
+
+    def _try_made(self, rows: IndexArray, make: Maker) -> None:
+        """Plans that are made for the middles of cells."""
+        middle = self.cells.middle
+        self._try(_Trial(row, plan[: self.max_steps]) for row in rows.tolist() for plan in make(middle[row]))
+
+    def _try(self, trials: Iterator[_Trial]) -> None:
+        """Boxes of all trials, each from everywhere in its cell; what keeps the limits is an option."""
+        names = self.predictor.runs.input_names
+        kept = [trial for trial in trials if input_violation(trial.inputs, self.limits, names) is None]
+        for some, tubes, _ in self._tubes(self.cells, kept):
+            for k, n in np.argwhere(np.logical_and.accumulate(self._inside(tubes), axis=1)):
+                low, high = widened(tubes.lower[k, n], tubes.upper[k, n], self.noise)
+                if (self.whole.lower <= low).all() and (high <= self.whole.upper).all():
+                    self.options.append(_Option(some[k].cell, some[k].inputs[: n + 1], low, high))
+        if kept:
+            self._take_out()
+
+    def _tubes(
+        self, cells: Partition, trials: Sequence[_Trial | _Option]
+    ) -> Iterator[tuple[list[_Trial | _Option], Tube, FloatArray]]:
+        """Tubes of plans from everywhere in their cells, and how far these reach; cells of one size at a time."""
+
+        def key(trial: _Trial | _Option) -> tuple[int, ...]:
+            return (len(trial.inputs), *cells.level[trial.cell].tolist())
+
+        for _, group in groupby(sorted(trials, key=key), key):
+            alike = list(group)
+            for first in range(0, len(alike), _AT_ONCE):
+                some = alike[first : first + _AT_ONCE]
+                starts = [start_of(cells.box(trial.cell), self.noise) for trial in some]
+                reach = np.max([own for _, own in starts], axis=0)
+                x0, plans = np.array([x for x, _ in starts]), np.array([trial.inputs for trial in some])
+                yield some, self.predictor.boxes(x0, plans, initial_state_noise=reach, n_jobs=self.n_jobs), reach
+                self.n_tried += len(some)
+                if self.progress is not None:  # nobody knows how many more there will be
+                    self.progress(self.n_tried, self.n_tried + len(trials) - first - len(some))
+
+    def _inside(self, tubes: Tube) -> npt.NDArray[np.bool_]:
+        """Which boxes are within the limits."""
+        inside: npt.NDArray[np.bool_] = np.all(
+            (self.whole.lower <= tubes.lower) & (tubes.upper <= self.whole.upper), axis=-1
+        )
+        return inside
+
+    # ---- the greatest set
+
+    def _take_out(self) -> None:
+        """Take cells out that have no option whose end lies in what is left, until all have one."""
+        self.chosen = {}
+        if not self.options:
+            return
+        met = self.cells.met(np.array([o.low for o in self.options]), np.array([o.high for o in self.options]))
+        firsts = np.concatenate([[0], np.cumsum([len(rows) for rows in met])[:-1]])
+        flat, owner = np.concatenate(met), np.array([option.cell for option in self.options])
+        good, returns = np.ones(self.cells.size, dtype=bool), np.ones(len(owner), dtype=bool)
+        while True:
+            left = np.zeros_like(good)
+            left[owner[returns]] = True
+            if (left == good).all():
+                break
+            good = left
+            returns = ~np.logical_or.reduceat(~good[flat], firsts)
+        for k in np.flatnonzero(returns):  # the first that was tried is the most promising
+            self.chosen.setdefault(int(owner[k]), self.options[k])
+
+    # ---- splitting and merging
+
+    def _replace(self, kept: IndexArray, new: Partition) -> IndexArray:
+        """Keep some cells and add others, whose places are returned; options of those that go are gone."""
+        place = {old: k for k, old in enumerate(kept.tolist())}
+        self.options = [o._replace(cell=place[o.cell]) for o in self.options if o.cell in place]
+        self.chosen = {place[cell]: o._replace(cell=place[cell]) for cell, o in self.chosen.items() if cell in place}
+        self.cells = self.cells.take(kept).joined(new)
+        return np.arange(len(kept), self.cells.size)
+
+    def _merge(self, dimension: int) -> float:
+        """Let one cell stand for two where a plan of either serves both: the region stays the same.
+
+        Returns the share of pairs along a dimension that were merged.
+        """
+        pairs = self.cells.pairs(self.chosen, dimension)
+        if not pairs:
+            return 0.0
+        unions, served = self.cells.unions(pairs, dimension), dict[int, _Option]()
+        good = self.cells.take(list(self.chosen))
+        for side in (0, 1):
+            trials = [_Trial(k, self.chosen[pair[side]].inputs) for k, pair in enumerate(pairs) if k not in served]
+            for some, tubes, _ in self._tubes(unions, trials):
+                for k in np.flatnonzero(self._inside(tubes).all(axis=1)):
+                    low, high = widened(tubes.lower[k, -1], tubes.upper[k, -1], self.noise)
+                    if is_covered(low, high, good.lower, good.upper):
+                        served[some[k].cell] = _Option(some[k].cell, some[k].inputs, low, high)
+        gone = [cell for k in served for cell in pairs[k]]
+        new = self._replace(np.setdiff1d(np.arange(self.cells.size), gone), unions.take(list(served)))
+        for cell, option in zip(new.tolist(), served.values(), strict=True):
+            self.chosen[cell] = option._replace(cell=cell)
+        return len(served) / len(pairs)
+
+    # ---- the proof
+
+    def _proved(self) -> InvariantRegion:
+        """Cells with the tubes of their plans; one whose tube does not end in the region goes, until none does."""
+        found: list[Cell] = []
+        for some, tubes, reach in self._tubes(self.cells, list(self.chosen.values())):
+            for k in np.flatnonzero(np.all(self._inside(tubes), axis=1)).tolist():
+                box = self.cells.box(some[k].cell)
+                found.append(Cell(box, start_of(box, self.noise)[0], reach, some[k].inputs, tubes[k]))
+        while True:
+            region = InvariantRegion(self.predictor, self.limits, self.noise, tuple(found))
+            left = [cell for cell in found if region.covers(cell.tube.lower[-1], cell.tube.upper[-1])]
+            if len(left) == len(found):
+                return region
+            found = left
