@@ -623,35 +623,38 @@ def work_of(content: dict[str, Any]) -> int:
 
 def region_work(content: dict[str, Any]) -> int:
     """The same for a region: the kernel matrix of its samples is computed once, where that is less."""
-    question = content["question"]
-    n_ends = len(question["state_names"]) + len(question["input_names"])
-    units = 20 * n_ends * sum(len(cell["inputs"]) + 5 for cell in content["cells"])
-    components = _components(content, len(content["steps"]))
-    for where, (_, component, n_dims) in zip(_places(content), components, strict=True):
-        is_known = matrix_is_worth_it(content, *where)
+    n_states, n_inputs = len(content["question"]["state_names"]), len(content["question"]["input_names"])
+    per_cell = 300 * n_states + 10 * n_states**2
+    units = sum(per_cell + 60 * (n_states + n_inputs) * len(cell["inputs"]) for cell in content["cells"])
+    places, components = proofs_by_place(content), _components(content, len(content["steps"]))
+    for proofs, (_, component, n_dims) in zip(places.values(), components, strict=True):
+        is_known = matrix_is_worth_it(component, proofs)
         n_samples = len(component["samples"]["inputs"])
         units += consistency_work(component, n_dims)
         units += kernel_work(component["kernel"], n_dims, (n_samples, n_samples)) if is_known else 0
-        proofs = (proof for _, both in proofs_of(content, *where) for proof in both.values())
-        units += sum(proof_work(component, proof, n_dims, is_known=is_known) for proof in proofs)
+        sides = (proof for _, both in proofs for proof in both.values())
+        units += sum(proof_work(component, proof, n_dims, is_known=is_known) for proof in sides)
     return units
 
 
-def _places(content: dict[str, Any]) -> list[tuple[int, int]]:
-    """Every step, from 0, and state."""
-    return list(product(range(len(content["steps"])), range(len(content["question"]["state_names"]))))
+Proofs = list[tuple[int, dict[str, Any]]]
 
 
-def proofs_of(content: dict[str, Any], n: int, i: int) -> list[tuple[int, dict[str, Any]]]:
-    """Of state `i` after `n + 1` steps: the cells whose plans are as long, and the proofs of both ends."""
-    return [(c, cell["bounds"][n][i]) for c, cell in enumerate(content["cells"]) if n < len(cell["bounds"])]
+def proofs_by_place(content: dict[str, Any]) -> dict[tuple[int, int], Proofs]:
+    """For every step, from 0, and state: the cells whose plans are as long, and the proofs of both ends."""
+    states = range(len(content["question"]["state_names"]))
+    found: dict[tuple[int, int], Proofs] = {(n, i): [] for n in range(len(content["steps"])) for i in states}
+    for c, cell in enumerate(content["cells"]):
+        for n, row in enumerate(cell["bounds"]):
+            for i, both in enumerate(row):
+                found[n, i].append((c, both))
+    return found
 
 
-def matrix_is_worth_it(content: dict[str, Any], n: int, i: int) -> bool:
+def matrix_is_worth_it(component: dict[str, Any], proofs: Proofs) -> bool:
     """Whether proofs need more kernel values than there are among all samples, and these are not too many."""
-    n_samples = len(content["steps"][n][i]["samples"]["inputs"])
-    proofs = (proof for _, both in proofs_of(content, n, i) for proof in both.values())
-    n_values = sum(len(witness["weights"]) ** 2 for proof in proofs for witness in proof["witnesses"])
+    n_samples, sides = len(component["samples"]["inputs"]), (proof for _, both in proofs for proof in both.values())
+    n_values = sum(len(witness["weights"]) ** 2 for proof in sides for witness in proof["witnesses"])
     return n_samples <= MOST_IN_MATRIX and n_samples**2 < n_values
 
 
@@ -950,8 +953,13 @@ def witness_value(
     """
     rows = witness["rows"]
     inputs, intervals = ([component["samples"][key][row] for row in rows] for key in ("inputs", "intervals"))
-    known = None if matrix is None else [[matrix[a][b] for b in rows] for a in rows]
+    known = None if matrix is None else half_of(matrix, rows)
     return weighted_bound(component, inputs, intervals, witness["weights"], x, is_mirrored, j, known)
+
+
+def half_of(matrix: Matrix, rows: list[int]) -> Matrix:
+    """What a symmetric matrix has at these rows and columns, up to the diagonal."""
+    return [[matrix[a][b] for b in rows[: k + 1]] for k, a in enumerate(rows)]
 
 
 def weighted_bound(
@@ -966,11 +974,13 @@ def weighted_bound(
 ) -> arb:
     """`norm_bound || L - sum_i w_i k_{x_i} || + sum_i max(w_i u_i, w_i l_i)` for the value at `x`, or its slope.
 
-    `known` is the kernel matrix of the inputs, if that was computed already.
+    `known` is the kernel matrix of the inputs, up to its diagonal, if that was computed already.
     """
     kernel, w = component["kernel"], [arb(v) for v in weights]
     rows = kernel_rows(kernel, inputs, inputs) if known is None else known
-    square = sum((a * sum(map(mul, w, row), arb(0)) for a, row in zip(w, rows, strict=True)), arb(0))
+    square = arb(0)
+    for k, (a, row) in enumerate(zip(w, rows, strict=True)):
+        square += a * (2 * sum(map(mul, w, row[:k]), arb(0)) + a * row[k])
     across = kernel_rows(kernel, [x], inputs)[0] if j is None else slope_row(kernel, x, j, inputs)
     square += (variance(kernel) if j is None else slope_variance(kernel, j)) - 2 * sum(map(mul, w, across), arb(0))
     value = arb(component["norm_bound"]["value"]) * square.nonnegative_part().sqrt()
@@ -1144,10 +1154,10 @@ def check_cells(content: dict[str, Any], work: Work) -> None:
         upper = [-_double_below(-Fraction(high) - Fraction(e)) for (_, high), e in zip(ends, noise, strict=True)]
         if not geometry.covers(lower, upper, work):
             raise RejectedError(f"cell {c}: the box that its plan ends with is not covered by the cells")
-    volume = sum((_volume(cell["lower"], cell["upper"]) for cell in cells), Fraction(0))
-    if Fraction(content["claim"]["share"]) * _volume(*limits) > volume:
-        share = _rounded(volume / _volume(*limits))
-        raise RejectedError(f"the cells have {share} of the limits, not {number(content['claim']['share'])}")
+    volume, whole = sum(_volume(cell["lower"], cell["upper"]) for cell in cells), _volume(*limits)
+    claimed = Fraction(content["claim"]["share"])
+    if claimed.numerator * whole > claimed.denominator * volume:
+        raise RejectedError(f"the cells have {volume / whole!r} of the limits, not {number(content['claim']['share'])}")
 
 
 def limit_box(question: dict[str, Any]) -> Limits:
@@ -1190,9 +1200,10 @@ def _check_boxes(cell: dict[str, Any], where: str, limits: Limits, names: list[s
                 raise RejectedError(f"{where}, step {n}, state {named(name)}: the box is not within the limits")
 
 
-def _volume(lower: Sequence[float], upper: Sequence[float]) -> Fraction:
-    sides = zip(map(Fraction, lower), map(Fraction, upper), strict=True)
-    return math.prod((high - low for low, high in sides), start=Fraction(1))
+def _volume(lower: Sequence[float], upper: Sequence[float]) -> int:
+    """Exactly, with sides in units of which every double is a whole number."""
+    ends = ([Fraction(v) * 2**1074 for v in row] for row in (lower, upper))
+    return math.prod((high - low).numerator for low, high in zip(*ends, strict=True))
 
 
 def _double_below(value: Fraction) -> float:
@@ -1204,8 +1215,8 @@ def _double_below(value: Fraction) -> float:
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
 
 
-class Share(NamedTuple):
-    """A part of the bounds of a region that one process proves: of one step and state, in some of its cells."""
+class Batch(NamedTuple):
+    """Bounds of a region that a process proves at a time: of one step and state, in some of its cells."""
 
     n: int
     i: int
@@ -1213,35 +1224,35 @@ class Share(NamedTuple):
     last: int
 
 
-def shares_of(content: dict[str, Any]) -> list[Share]:
-    """All bounds, step by step and state by state: kernel values of one of these are kept at a time."""
-    return [
-        Share(n, i, first, first + CELLS_AT_ONCE)
-        for n, i in _places(content)
-        for first in range(0, len(proofs_of(content, n, i)), CELLS_AT_ONCE)
-    ]
-
-
 class Prover:
-    """Proves bounds of a region, one share at a time; keeps the kernel values of the latest step and state."""
+    """Proves bounds of a region, batch by batch; keeps the kernel values of the latest step and state."""
 
     def __init__(self, content: dict[str, Any], work: Work) -> None:
         self.content, self.work = content, work
+        self.proofs = proofs_by_place(content)
         self.matrix = lru_cache(maxsize=1)(self._matrix)
-        self.proofs = lru_cache(maxsize=1)(partial(proofs_of, content))
+
+    def batches(self) -> list[Batch]:
+        """All bounds, step by step and state by state."""
+        return [
+            Batch(n, i, first, first + CELLS_AT_ONCE)
+            for (n, i), proofs in self.proofs.items()
+            for first in range(0, len(proofs), CELLS_AT_ONCE)
+        ]
 
     def _matrix(self, n: int, i: int) -> Matrix | None:
-        if not matrix_is_worth_it(self.content, n, i):
+        component = self.content["steps"][n][i]
+        if not matrix_is_worth_it(component, self.proofs[n, i]):
             return None
-        component, ctx.prec = self.content["steps"][n][i], PRECISIONS[0]
+        ctx.prec = PRECISIONS[0]
         return kernel_rows(component["kernel"], component["samples"]["inputs"], component["samples"]["inputs"])
 
-    def prove(self, share: Share) -> tuple[list[dict[str, Any]], str]:
+    def prove(self, batch: Batch) -> tuple[list[dict[str, Any]], str]:
         """What there is to tell of every bound, and why one of them is not proved, where that is so."""
         slacks: list[dict[str, Any]] = []
         try:
-            for c, both in self.proofs(share.n, share.i)[share.first : share.last]:
-                slacks += self._cell(share.n, share.i, c, both)
+            for c, both in self.proofs[batch.n, batch.i][batch.first : batch.last]:
+                slacks += self._cell(batch.n, batch.i, c, both)
         except RejectedError as reason:
             return slacks, str(reason)
         return slacks, ""
@@ -1258,15 +1269,15 @@ class Prover:
 
 
 _provers: list[Prover] = []
-"""Of a process that was started to prove shares of a region: one."""
+"""Of a process that was started to prove batches of a region: one."""
 
 
 def _start(content: dict[str, Any], limit: int, done: int) -> None:
     _provers[:] = [Prover(content, Work(limit, done))]
 
 
-def _prove(share: Share) -> tuple[list[dict[str, Any]], str]:
-    return _provers[0].prove(share)
+def _prove(batch: Batch) -> tuple[list[dict[str, Any]], str]:
+    return _provers[0].prove(batch)
 
 
 def check_region_bounds(
@@ -1280,15 +1291,16 @@ def check_region_bounds(
 
     Each process may do what is left of the work, so that the time that this takes is limited.
     """
-    shares = shares_of(content)
+    prover = Prover(content, work)
+    batches = prover.batches()
     total = 2 * len(content["question"]["state_names"]) * sum(len(cell["bounds"]) for cell in content["cells"])
-    if min(n_jobs, len(shares)) <= 1:
-        _gather(map(Prover(content, work).prove, shares), slacks, total, progress)
+    if min(n_jobs, len(batches)) <= 1:
+        _gather(map(prover.prove, batches), slacks, total, progress)
         return
     arguments = (content, work.limit, work.done)
-    with ProcessPoolExecutor(min(n_jobs, len(shares)), get_context("spawn"), _start, arguments) as pool:
+    with ProcessPoolExecutor(min(n_jobs, len(batches)), get_context("spawn"), _start, arguments) as pool:
         try:
-            _gather(pool.map(_prove, shares), slacks, total, progress)
+            _gather(pool.map(_prove, batches), slacks, total, progress)
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -1299,7 +1311,7 @@ def _gather(
     total: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """What was proved, share by share, up to the first bound that was not."""
+    """What was proved, batch by batch, up to the first bound that was not."""
     for proved, reason in results:
         slacks += proved
         if reason:
@@ -1656,7 +1668,7 @@ class Narrowing:
             for is_mirrored, (first, last) in enumerate(pairwise(starts[2 * q : 2 * q + 3])):
                 used = rows[first:last]
                 parts = ([points[row] for row in used], [ends[row] for row in used], weights[first:last])
-                known = None if matrix is None else [[matrix[a][b] for b in used] for a in used]
+                known = None if matrix is None else half_of(matrix, used)
                 bounds.append(weighted_bound(component, *parts, points[k], bool(is_mirrored), j, known))
             widths[k] += arb(noise[j]) * steepest(component, j, bounds[0], bounds[1])
         return widths
