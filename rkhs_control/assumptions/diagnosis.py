@@ -16,6 +16,7 @@ from ..data.trajectories import Trajectories
 from ..errors import InputError
 from .excitation import of_runs
 from .findings import Diagnosis, Finding, Severity
+from .misfits import of_norms
 from .symptoms import of_columns, stretches
 
 CLOSE, FAR = 0.05, 0.5
@@ -46,7 +47,7 @@ def diagnose(
     if not isinstance(runs, Trajectories):
         raise InputError(f"runs must be Trajectories; got {type(runs).__name__}")
     parts = stretches(runs)
-    findings = [*of_columns(runs, parts), *of_runs(runs, parts)]
+    findings = [*of_columns(runs, parts), *of_runs(runs, parts), *of_norms(runs)]
     if plans is not None:
         findings += _of_plans(runs, plans if isinstance(plans, Plans) else _plans(plans))
     if limits is not None:

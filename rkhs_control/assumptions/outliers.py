@@ -29,6 +29,8 @@ _HIDDEN = 3.0
 """A least norm below so many times that of a bump as high as the noise bound is as small as any."""
 _CANDIDATES = 4
 """So many of the most promising samples are left out in turn."""
+_EQUAL = 1.05
+"""Least norms that differ by no more than this factor do not tell which of two samples is to blame."""
 
 GivenKernels = Kernel | Sequence[Sequence[Kernel]]
 """One for all, or one per step and state; priors likewise."""
@@ -48,11 +50,14 @@ class NormDriver:
     """The recorded sample; where runs are whole, the number of the run and the step."""
     norm_name: str = "the least norm"
     is_first: bool = True
+    hidden: float = 0.0
+    """A least norm below this is as small as any: noise could hide that much."""
 
     @property
     def factor(self) -> float:
-        """By how much the least norm falls."""
-        return self.before / self.after if self.after > 0.0 else math.inf
+        """By how much the least norm falls, as far as noise lets one tell."""
+        after = max(self.after, self.hidden)
+        return self.before / after if after > 0.0 else math.inf
 
     @property
     def text(self) -> str:
@@ -66,6 +71,8 @@ class _Group(NamedTuple):
 
     name: str
     rows: tuple[int, ...]
+    own: tuple[int, ...]
+    """Those of the rows whose output it is: the others have it among their arguments."""
     place: Place | None = None
 
 
@@ -77,7 +84,7 @@ def norm_drivers(data: Observations, kernel: Kernel, most: int = 3) -> tuple[Nor
     of two equal outliers, the first one alone lowers it little. Rows are those of `data.X`, the distinct inputs in the
     order in which they came. Norms are as found in doubles: they tell samples apart and prove nothing.
     """
-    return _driving(data, kernel, most, lambda row: [_Group(f"row {row}", (row,))])
+    return _driving(data, kernel, most, lambda row: [_Group(f"row {row}", (row,), (row,))])
 
 
 def sample_drivers(
@@ -100,13 +107,15 @@ def sample_drivers(
         samples_of.setdefault(row, []).extend(samples)
         for sample in samples:
             rows_of.setdefault(sample, set()).add(row)
-    ends = {samples[0] for samples in touched}
+    ends: dict[tuple[int, int], list[int]] = {}
+    for row, samples in zip(rows, touched, strict=True):
+        ends.setdefault(samples[0], []).append(row)
 
     def groups(row: int) -> Iterable[_Group]:
         for sample in samples_of[row]:
             place = Place(sample[0], sample[1] * runs.shape.every)
             name = _sample_name(runs, i, n if sample in ends else None, place)
-            yield _Group(name, tuple(sorted(rows_of[sample])), place)
+            yield _Group(name, tuple(sorted(rows_of[sample])), tuple(ends.get(sample, ())), place)
 
     return _driving(data, kernel, most, groups, f"the least norm of {runs.state_names[i]} at step {n}")
 
@@ -160,26 +169,35 @@ def _driving(
     else:
         return ()  # rounding hides the least norm, and what drives it
     found: list[NormDriver] = []
-    gains: list[float] = []
     while len(found) < most and present.norm > hidden:
-        best: tuple[LeastNorm, _Group] | None = None
-        for group in _candidates(present, groups):
-            without = least_norm_along(present.gram, *_opened(lower, upper, group.rows))
-            if without.is_complete and (best is None or without.norm < best[0].norm):
-                best = (without, group)
+        tried = [
+            (least_norm_along(present.gram, *_opened(lower, upper, group.rows)), group)
+            for group in _candidates(present, groups)
+        ]
+        best = _likeliest(present, [(left, group) for left, group in tried if left.is_complete], hidden)
         if best is None or present.norm < _HOPEFUL * best[0].norm:
             break
         left, group = best
-        found.append(
-            NormDriver(group.name, group.rows, present.norm, left.norm, group.place, norm_name, is_first=not found)
-        )
-        gains.append(present.norm / max(left.norm, hidden))
+        norms = (present.norm, left.norm)
+        found.append(NormDriver(group.name, group.rows, *norms, group.place, norm_name, not found, hidden))
         lower, upper = _opened(lower, upper, group.rows)
         present = left
-    while found and not (gains[-1] > GAIN and math.prod(gains) > GAIN ** len(found)):
-        found.pop()
+    gains = [driver.factor for driver in found]
+    while gains and not (gains[-1] > GAIN and math.prod(gains) > GAIN ** len(gains)):
         gains.pop()
-    return tuple(found)
+    return tuple(found[: len(gains)])
+
+
+def _likeliest(
+    present: LeastNorm, tried: list[tuple[LeastNorm, _Group]], hidden: float
+) -> tuple[LeastNorm, _Group] | None:
+    """What leaves the least norm; of what leaves about the same, the sample whose own output weighs most."""
+    if not tried:
+        return None
+    least = max(min(left.norm for left, _ in tried), hidden)
+    weights = dict(zip(present.indices.tolist(), np.abs(present.weights).tolist(), strict=True))
+    equals = [(left, group) for left, group in tried if left.norm <= _EQUAL * least]
+    return max(equals, key=lambda pair: max((weights.get(row, 0.0) for row in pair[1].own), default=0.0))
 
 
 def _candidates(present: LeastNorm, groups: Callable[[int], Iterable[_Group]]) -> list[_Group]:

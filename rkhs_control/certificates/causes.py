@@ -2,7 +2,8 @@
 
 The upper bound of `g` is `norm_bound || k_z - sum_i w_i k_{x_i} ||` plus the ends of intervals, each times its weight,
 and so is the lower one. What widens the intervals is known: noise, disturbances, uncertain histories of the recordings.
-By the envelope theorem these parts are also what a small change of each assumption would change.
+By the envelope theorem these parts are also what a small change of each assumption would change. An uncertain start
+moves the prior by its slopes, and what the kernel describes by the rest of what it costs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Cause:
 def causes_of(certificate: Certificate, n: int, i: int) -> tuple[Cause, ...]:
     """Of the box of state `i` after `n + 1` steps, the largest share first; none where a method has no weights."""
     predictor, tube, question = certificate.predictor, certificate.tube, certificate.question
-    envelope, runs, proofs = predictor.envelope(n + 1, i), predictor.runs, tube.witnesses[n, i]
+    envelope, runs, prior = predictor.envelope(n + 1, i), predictor.runs, predictor.priors[n][i]
+    proofs = tube.witnesses[n, i]
     if any(proof.witness is None for proof in proofs):
         return ()
     z = stacked(question.x0[None], question.inputs[None, : n + 1])[0]
@@ -50,12 +52,14 @@ def causes_of(certificate: Certificate, n: int, i: int) -> tuple[Cause, ...]:
         weight += float(np.abs(witness.weights).sum())
         by_samples += float(np.abs(witness.weights) @ widening[witness.indices])
     start = max(float(tube.initial_state_cost[n, i]) - by_samples, 0.0)
+    by_prior = 0.0 if prior is None else min(2.0 * prior.change(certificate.initial_state_noise), start)
     left_open = "what measured histories leave open" if runs.has_residual_bound else "disturbances"
     parts = {
         "the noise bound": weight * float(runs.noise_bound[n, i]),
         left_open: (weight + 2.0) * float(runs.disturbance_bound[n, i]),
         "uncertain histories of the recordings": by_samples,
-        "the uncertain start of the plan": start,
+        "the prior's slopes at the uncertain start": by_prior,
+        "the uncertain start of the plan": start - by_prior,
         _distance(z, envelope.data.X, _scales(envelope.kernel, z)): by_norm,
     }
     total = sum(parts.values())

@@ -27,9 +27,9 @@ def doctor(
 ) -> None:
     """Look at the recordings of a scenario, and at a plan, before anything is computed.
 
-    Columns that never change, saturation, quantisation, outliers, noise bounds beside signals, plans and limits outside
-    of what was recorded (wrong units?), too few runs. Exit code 0 if there are no problems, warnings or not; 1 if there
-    are, or on an error.
+    Columns that never change, saturation, quantisation, outliers and readings that drive the norm, noise bounds beside
+    signals, plans and limits outside of what was recorded (wrong units?), too few runs. Exit code 0 if there are no
+    problems, warnings or not; 1 if there are, or on an error.
     """
     from ..scenarios.run import diagnose_scenario
     from ..scenarios.schema import load_scenario

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from ...arithmetic.printing import NONE
 from ...control.certainty_equivalent import nominal_models
 from ...data.arrays import FloatArray
+from ...data.trajectories import Trajectories
 from ...errors import InputError
 from ...reporting import Gallery, Picture, Section, Table
 from ...reporting.held_out import held_out_figure
+from ..first_order import FirstOrder, first_order_widths
 from ..material import Material, Source
 from ..recorded import HeldOut
 from ..schema import Count, Scenario, Settings
-from .kind import Kind, Listing, Outcome, Run, Task
+from .kind import Kind, Listing, Outcome, Run, Task, finite
 
-_HEADER = ("output", "step", "half-width", "of range", "most", "error", "of range", "box / error")
+_HEADER = ("output", "step", "mean", "of\nrange", "most", "error", "of\nrange", "box /\nerror")
+_FIRST_ORDER_HEADER = ("first\norder", "narrower\nby")
 _CAPTION = (
-    "half-width: of the boxes of held-out {kind}, on average, and at most; range: of what was recorded; error: "
-    "of a kernel-ridge model with the same kernels and priors on the same {kind} as the boxes, root mean square; "
-    "box / error: half-width by error"
+    "mean: half-width of the boxes of held-out {kind}; range: of what was recorded; most: the largest half-width, of "
+    "range; error: of a kernel-ridge model with the same kernels and priors on the same {kind} as the boxes, root mean "
+    "square; box / error: mean by error"
+)
+_FIRST_ORDER_CAPTION = (
+    "; first order: mean, of range, of boxes as they were before histories were narrowed, without a prior, with one "
+    "kernel by interleaved cross-validation, and with the first-order displacement of uncertain histories; narrower "
+    "by: how many times wider those are"
 )
 
 
@@ -33,6 +42,8 @@ class RecordingsSettings(Settings):
 
     steps: Annotated[list[Count], Field(default=[])]
     """Of which; by default the first, the middle one, and the last."""
+    compare_first_order: bool = False
+    """Show beside them what boxes were before histories were narrowed: no prior, first-order displacements."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,8 @@ class Width:
     largest: float
     error: float
     """Of the nominal model, root mean square."""
+    first_order: FirstOrder | None = None
+    """Of the boxes to compare with, if they are asked for."""
 
     @property
     def share(self) -> float:
@@ -59,13 +72,33 @@ class Width:
         """To the nominal model's error."""
         return self.half_width / self.error if self.error else np.inf
 
+    def narrower_by(self, other: FirstOrder) -> float:
+        """The factor from these boxes to others."""
+        return other.half_width / self.half_width if self.half_width else np.inf
+
     def summary(self) -> dict[str, Any]:
         """As JSON knows it."""
-        ratio = self.ratio if np.isfinite(self.ratio) else None
-        return {**vars(self), "share_of_range": self.share, "ratio_to_error": ratio}
+        known = {name: value for name, value in vars(self).items() if name != "first_order"}
+        found = {**known, "share_of_range": self.share, "ratio_to_error": finite(self.ratio)}
+        if (other := self.first_order) is None:
+            return found
+        return {
+            **found,
+            "first_order": finite(other.half_width),
+            "first_order_share_of_range": finite(other.half_width / self.range),
+            "narrower_by": finite(self.narrower_by(other)),
+        }
 
     def row(self) -> tuple[str, ...]:
         """Of a table."""
+        other, own = self.first_order, self._own_cells()
+        if other is None:
+            return own
+        if other.reason:
+            return *own, NONE, NONE
+        return *own, f"{other.half_width / self.range:.1%}", f"{self.narrower_by(other):.1f}"
+
+    def _own_cells(self) -> tuple[str, ...]:
         return (
             self.output,
             str(self.step),
@@ -109,15 +142,29 @@ class RecordingsOutcome(Outcome):
         runs = self.held_out.runs
         return self.held_out.contradiction or f"none of {len(runs)} held-out {runs.kind} contradicts its boxes"
 
+    @property
+    def _compared(self) -> list[FirstOrder]:
+        """Boxes that these are compared with, none where that was not asked for."""
+        return [width.first_order for widths in self.widths for width in widths if width.first_order is not None]
+
+    @property
+    def _header(self) -> tuple[str, ...]:
+        return (*_HEADER, *(_FIRST_ORDER_HEADER if self._compared else ()))
+
+    @property
+    def _caption(self) -> str:
+        text = _CAPTION.format(kind=self.held_out.runs.kind)
+        return text + _FIRST_ORDER_CAPTION if self._compared else text
+
     def listings(self) -> list[Listing]:
-        kind = self.held_out.runs.kind
+        runs, header = self.held_out.runs, self._header
         return [
             Listing(
-                _HEADER,
+                header,
                 [[width.row() for width in widths] for widths in self.widths],
-                title=f"Boxes of {len(self.held_out.runs)} held-out {kind}",
-                caption=_CAPTION.format(kind=kind),
-                whole=frozenset(range(len(_HEADER))),
+                title=f"Boxes of {len(runs)} held-out {runs.kind}",
+                caption=self._caption,
+                whole=frozenset(range(len(header))),
                 is_numeric=True,
             )
         ]
@@ -125,6 +172,9 @@ class RecordingsOutcome(Outcome):
     def remarks(self) -> Iterator[str]:
         if self.is_contradicted:  # that nothing is contradicted is said of all recordings
             yield f"CONTRADICTED: {self._result}"
+        if reasons := [other.reason for other in self._compared if other.reason]:
+            more = f" ({len(reasons) - 1} more of the kind)" if len(reasons) > 1 else ""
+            yield f"first-order boxes to compare with could not be made: {reasons[0]}{more}"
 
     def finding(self) -> str:
         return f"{self._result[0].upper()}{self._result[1:]}."
@@ -144,7 +194,7 @@ class RecordingsOutcome(Outcome):
         if self.is_contradicted:
             caption += " Red: contradicted by the measurement."
         pictures = Gallery([Picture(figure, "Held-out outputs over time and the boxes around them.", caption)])
-        return [Section("Held-out recordings", [text, Table(_HEADER, rows, _CAPTION.format(kind=runs.kind)), pictures])]
+        return [Section("Held-out recordings", [text, Table(self._header, rows, self._caption), pictures])]
 
     def figures(self) -> dict[str, Any]:
         found = self.held_out
@@ -156,17 +206,22 @@ def prepare(settings: RecordingsSettings, scenario: Scenario, source: Source) ->
     last = source.horizon
     if settings.steps and max(settings.steps) > last:
         raise InputError(f"recordings.steps: the recorded {source.kind} have only {last} steps")
-    return partial(run, sorted(set(settings.steps)) or sorted({1, (last + 1) // 2, last}))
+    steps = sorted(set(settings.steps)) or sorted({1, (last + 1) // 2, last})
+    return partial(run, steps, source.recorded if settings.compare_first_order else None)
 
 
-def run(steps: list[int], task: Task) -> RecordingsOutcome:
-    """Boxes were made when the assumptions were tested; the nominal model is made here."""
+def run(steps: list[int], compared: Trajectories | None, task: Task) -> RecordingsOutcome:
+    """Boxes were made when the assumptions were tested; the nominal model is made here.
+
+    So are first-order boxes to compare with, where all that was recorded is given for that.
+    """
     held_out = task.material.held_out
     if held_out is None:
         raise InputError("[recordings]: predictor.held_out of so few runs is none; raise it")
     with task.work.stage("a nominal model on what was held out") as progress:
         errors = _nominal_errors(task.material, held_out)
         progress(1, 1)
+    others = None if compared is None else _first_order(steps, compared, held_out, task)
     runs = held_out.runs
     recorded = np.concatenate([part.states.reshape(-1, runs.n_states) for part in (task.material.runs, runs)])
     spread = np.ptp(recorded, axis=0)
@@ -174,9 +229,25 @@ def run(steps: list[int], task: Task) -> RecordingsOutcome:
 
     def width(n: int, i: int) -> Width:
         mine, error = half[:, n - 1, i], float(np.sqrt(np.mean(errors[:, n - 1, i] ** 2)))
-        return Width(runs.state_names[i], n, float(spread[i]), float(mine.mean()), float(mine.max()), error)
+        other = None if others is None else others[i][steps.index(n)]
+        return Width(runs.state_names[i], n, float(spread[i]), float(mine.mean()), float(mine.max()), error, other)
 
     return RecordingsOutcome(task, held_out, [[width(n, i) for n in steps] for i in range(runs.n_states)])
+
+
+def _first_order(steps: list[int], recorded: Trajectories, held_out: HeldOut, task: Task) -> list[list[FirstOrder]]:
+    """By output, then step; the runs are taken as they were recorded, whatever formulation was chosen."""
+    kept, tested = (
+        replace(
+            runs,
+            initial_state_noise=recorded.initial_state_noise,
+            disturbance_bound=recorded.disturbance_bound,
+            has_residual_bound=False,
+        )
+        for runs in (task.material.runs, held_out.runs)
+    )
+    with task.work.stage("first-order boxes to compare with") as progress:
+        return first_order_widths(kept, tested, steps, task.work.n_jobs, progress)
 
 
 def _nominal_errors(material: Material, held_out: HeldOut) -> FloatArray:

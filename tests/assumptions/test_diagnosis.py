@@ -1,6 +1,7 @@
 """The doctor: each check speaks up on data that trigger it, and is silent on those that do not."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -135,8 +136,8 @@ def test_isolated_outliers_are_named_and_fast_plants_are_not():
     assert "at sample 200 of recording 0 (2 such samples in all)" in text
     assert "at sample" not in findings(windows(outputs, pump, noise_bound=[0.01, 2.5]))["warning", "T"]  # noise, then
     outputs, pump = recording()
-    outputs[200:, 1] += 3.0  # a step is no outlier
-    assert findings(windows(outputs, pump)) == {}
+    outputs[200:, 1] += 3.0  # a step is no isolated outlier, though no input explains it
+    assert "at sample" not in findings(windows(outputs, pump))["warning", "T"]
 
 
 def test_outliers_are_counted_in_samples_of_the_file():
@@ -167,6 +168,72 @@ def test_wild_scales_are_looked_at_without_a_fuss():
     outputs, pump = recording()
     outputs[:, 1] = np.geomspace(5e-324, 1e50, 601)
     rc.diagnose(windows(outputs, pump, noise_bound=[0.01, 1e-300]))
+
+
+# ---- samples that drive the norm
+
+
+def named(runs):
+    """The findings about least norms: the output, the sample or run, and the two norms."""
+    pattern = r"without (?:recording \d+, sample|run) (\d+),? .* falls from (\S+) to (\S+)"
+    texts = [(one.subject, one.text) for one in rc.diagnose(runs).of("warning") if "the least norm" in one.text]
+    return [(name, *map(float, re.match(pattern, text).groups())) for name, text in texts]
+
+
+@pytest.mark.parametrize("output", [0, 1])
+def test_a_corrupted_row_is_named_with_what_it_does_to_the_least_norm(output):
+    """Once, though histories of the other output hold it as well."""
+    outputs, pump = recording()
+    outputs[222, output] += 0.3
+    ((name, sample, before, after),) = named(windows(outputs, pump))
+    assert (name, sample) == (["level", "T"][output], 222)
+    assert before > 10.0 * after
+
+
+def test_a_corrupted_row_of_a_long_log_is_found_among_thousands():
+    outputs, pump = recording(4000)
+    outputs[2345, 1] += 0.4
+    ((name, sample, *_),) = named(windows(outputs, pump, every=1))
+    assert (name, sample) == ("T", 2345)
+
+
+def test_a_jump_of_the_sensor_that_no_input_explains_is_named():
+    outputs, pump = recording()
+    outputs[200:, 1] += 3.0
+    ((name, sample, *_),) = named(windows(outputs, pump))
+    assert (name, sample) == ("T", 200)
+
+
+def test_a_corrupted_run_is_named_by_its_number(rng):
+    x0, inputs = rng.uniform(-1.0, 1.0, (80, 1)), rng.uniform(-1.0, 1.0, (80, 2, 1))
+    states = np.stack([x0, 0.8 * x0 + 0.3 * inputs[:, 0], np.zeros_like(x0)], axis=1)
+    states[:, 1:] += rng.uniform(-0.02, 0.02, (80, 2, 1))
+    assert named(rc.Trajectories(states, inputs, 0.02)) == []
+    states[23, 1] += 0.8
+    ((name, run, *_),) = named(rc.Trajectories(states, inputs, 0.02))
+    assert (name, run) == ("x_0", 23)
+    assert named(rc.Trajectories(states, inputs, 0.0)) == []  # exact readings are none of a sensor
+    assert named(rc.Trajectories(states[:25], inputs[:25], 0.02)) == []  # too few to tell
+
+
+@pytest.mark.parametrize("plant", ["saturating", "dead zone", "swinging", "emptying"])
+def test_clean_logs_of_nonlinear_plants_name_no_sample(plant):
+    for seed, noise in ((0, 0.02), (1, 0.002)):
+        rng = np.random.default_rng(seed)
+        inputs = np.repeat(rng.uniform(-1.0, 1.0, 100), 4)[:, None]
+        a, b, outputs = 0.0, 0.0, [(0.0, 0.0)]
+        for u in inputs[:, 0].tolist():
+            a, b = {
+                "saturating": (a + 0.2 * (math.tanh(2.0 * u) - a), b + 0.3 * (a**2 - b)),
+                "dead zone": (a + 0.2 * (math.copysign(max(0.0, abs(u) - 0.4), u) - a), b + 0.3 * (a - b)),
+                "swinging": (a + 0.2 * b, 0.95 * b + 0.2 * (u - math.sin(3.0 * a))),
+                "emptying": (a + 0.3 * (u + 1.0 - max(a, 0.0) ** 0.5), b + 0.3 * (max(a, 0.0) ** 0.5 - b)),
+            }[plant]
+            outputs.append((a, b))
+        measured = np.array(outputs) + rng.uniform(-noise, noise, (401, 2))
+        for lags in (1, 2):
+            runs = rc.Trajectories.from_recordings([(measured, inputs)], 2, noise_bound=noise, output_lags=lags)
+            assert named(runs) == []
 
 
 # ---- how many

@@ -101,6 +101,23 @@ def test_recordings_without_an_outlier_name_nothing():
         assert rc.norm_outliers(runs, kernel, fitted_priors(runs)) == []
 
 
+def test_of_samples_that_share_their_windows_the_one_whose_output_is_off_is_named(rng):
+    """Where windows are missing, the sample before it goes with the same windows."""
+    runs, kernel = windows(rng, (412, 0), output_lags=2, input_lags=1, every=4)
+    part = runs.subset(~np.isin(runs.origins[:, 1], [101, 104]))
+    (driver,) = sample_drivers(part, 1, 0, kernel, fitted_priors(part)[0][0])
+    assert driver.place == (0, 412)
+    assert part.origins[list(driver.rows), 1].tolist() == [102, 103]
+
+
+def test_factors_count_down_to_what_noise_could_hide(rng):
+    X, y = np.arange(40.0)[:, None], np.zeros(40)
+    y[10] = 5.0
+    (driver,) = rc.norm_drivers(rc.Observations(X, y, 0.1), rc.SquaredExponential(0.5))
+    assert driver.after == 0.0
+    assert driver.factor == pytest.approx(driver.before / 0.3)
+
+
 def test_kernels_and_priors_may_be_tables(rng):
     runs, kernel = windows(rng, (412, 0), output_lags=2, input_lags=1, every=4)
     priors = fitted_priors(runs)

@@ -7,6 +7,7 @@ import pytest
 from plants import feedback_inputs
 
 import rkhs_control as rc
+from rkhs_control.assumptions.priors import fitted_priors
 from rkhs_control.certificates.certificate import Verdict
 
 
@@ -349,3 +350,31 @@ def test_a_plan_far_from_the_data_is_told_so(predictor, plan):
     x0, inputs = plan
     certificate = rc.certify(predictor, x0 + 3.0, inputs, state_limits=rc.Box([0.0, 0.0], [6.0, 6.0]))
     assert certificate.causes[0].name == "too few data near the plan"
+
+
+def test_an_uncertain_start_acts_by_the_slopes_of_the_prior_and_by_the_rest(rng):
+    """Of a plant that is nearly affine nearly all of it is the prior's; without a prior there are no such slopes."""
+    x0, inputs = rng.uniform(-1.0, 1.0, (80, 2)), rng.uniform(-1.0, 1.0, (80, 1, 1))
+    states = 0.6 * x0 - 0.4 * x0[:, ::-1] + 0.5 * inputs[:, 0]
+    runs = rc.Trajectories(np.stack([x0, states + rng.uniform(-0.01, 0.01, (80, 2))], axis=1), inputs, 0.01)
+    priors, limits = fitted_priors(runs), rc.Box([-9.0, -9.0], [9.0, 0.0])
+    start, slopes = "the uncertain start of the plan", "the prior's slopes at the uncertain start"
+
+    def shares(norm, given):
+        predictor = rc.MultiStepPredictor(runs, rc.SquaredExponential(2.0), norm, priors=given)
+        certificate = rc.certify(predictor, [0.0, 0.0], [[0.0]], limits, initial_state_noise=0.05)
+        found = {cause.name: cause.share for cause in certificate.causes}
+        assert sum(found.values()) == pytest.approx(1.0)
+        return found, certificate.tube
+
+    smooth, tube = shares(0.05, priors)
+    assert smooth[slopes] > 5.0 * smooth.get(start, 0.0)
+    by_noise = 0.01 * sum(np.abs(proof.witness.weights).sum() for proof in tube.witnesses[0, 1])
+    by_slopes = 2.0 * 0.05 * np.abs(priors[0][1].slopes)[:2].sum()
+    assert smooth[slopes] / smooth["the noise bound"] == pytest.approx(by_slopes / by_noise)
+    rough, _ = shares(5.0, priors)
+    assert 0.0 < rough[slopes] < smooth[slopes]
+    assert rough[start] > smooth.get(start, 0.0)
+    alone, _ = shares(5.0, None)
+    assert slopes not in alone
+    assert alone[start] > 0.0

@@ -267,3 +267,4 @@ def test_the_studies_of_real_recordings_are_not_contradicted(name, n_held_out, f
         assert [width.step for width in widths] == [1, 3, 6]
         assert widths[0].share < first
         assert widths[-1].share < last
+        assert all(width.narrower_by(width.first_order) > 2.0 for width in widths)
