@@ -3,5 +3,6 @@
 from .cstr import CSTR
 from .plant import Plant
 from .quadruple_tank import QuadrupleTank
+from .three_tanks import ThreeTanks
 
-PLANTS: dict[str, type[Plant]] = {plant.name: plant for plant in (CSTR, QuadrupleTank)}
+PLANTS: dict[str, type[Plant]] = {plant.name: plant for plant in (CSTR, QuadrupleTank, ThreeTanks)}

@@ -20,7 +20,6 @@ from ..arithmetic.rounding import UNIT_ROUNDOFF, dot_up, enlarged
 from ..data.arrays import FloatArray, as_floats, as_vector
 from ..data.trajectories import Trajectories
 from ..errors import InputError
-from ..kernels.base import Kernel
 
 
 @dataclass(frozen=True)
@@ -206,12 +205,15 @@ def _known(runs: Trajectories, n: int, i: int) -> tuple[FloatArray, FloatArray, 
     return runs.arguments(n), runs.states[:, n, i], float(runs.noise_bound[n - 1, i])
 
 
-def norm_left_open(prior: Prior, runs: Trajectories, n: int, i: int, kernel: Kernel) -> float:
-    """Of the steepest affine function that the runs cannot tell from a fitted prior; zero for other priors."""
+def norm_left_open(prior: Prior, runs: Trajectories, n: int, i: int, slope_variance: FloatArray) -> float:
+    """Of the steepest affine function that the runs cannot tell from a fitted prior; zero for other priors.
+
+    `slope_variance` is that of the kernel, by dimension: a slope of `a_j` takes a norm of `|a_j| / sqrt(variance_j)`.
+    """
     if not isinstance(prior, AffinePrior):
         return 0.0
     doubts = AffineFit.of(*_known(runs, n, i), runs.initial_state_noise).doubts
-    squares = (doubts**2 / kernel.derivative_variance(doubts.shape[1])).sum(axis=1)
+    squares = (doubts**2 / slope_variance).sum(axis=1)
     return float(np.sqrt(squares.max(initial=0.0)))
 
 

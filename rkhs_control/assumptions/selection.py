@@ -289,7 +289,7 @@ def with_floor(
         for norm, factor, what in hidden
         if norm > TINY
     ]
-    return max(estimate.times(safety_factor), *floors, key=lambda norm: norm.value)
+    return max([estimate.times(safety_factor), *floors], key=lambda norm: norm.value)
 
 
 def nominal(
@@ -320,7 +320,7 @@ def nominal(
     parts = _blocks(runs, n, settings.folds)
     smoothest = max(np.asarray(settings.regularisations)[by_ridge <= (1.0 + NEARLY) * by_ridge.min()].tolist())
     norm = 0.0 if prior is None else kernel_ridge(data, kernel, smoothest).norm
-    left_open = norm_left_open(prior, runs, n, i, kernel)
+    left_open = norm_left_open(prior, runs, n, i, kernel.derivative_variance(data.X.shape[1]))
     return Nominal(kernel, ridge, held_out_errors(data, kernel, ridge, parts), norm, left_open)
 
 

@@ -68,6 +68,11 @@ def invariant_region(
     """
     runs = predictor.runs
     runs.require_states("an invariant region")
+    if runs.has_residual_bound:
+        raise InputError(
+            "an invariant region needs to know how far measured states may be off, and here they were taken as measured: "
+            "select with arguments='uncertain'"
+        )
     placed = Limits.of(limits).over(runs.state_names, runs.input_names)
     whole, placed = _box_of(placed), replace(placed, rates=None)
     counts = [cells] * runs.n_states if isinstance(cells, int) else list(cells)

@@ -67,12 +67,12 @@ def test_slopes_that_data_of_a_feedback_do_not_tell_are_not_made_up(rng):
 def test_norms_allow_for_the_slopes_that_data_leave_open(rng):
     Z, y = of_feedback(rng)
     told = rng.normal(size=Z.shape), (rng.normal(size=len(Z)))
-    kernel = rc.SquaredExponential(5.0)
+    variance = rc.SquaredExponential(5.0).derivative_variance(3)
     open_norms = []
     for X, outputs in ((Z, y), told):
         runs = rc.Trajectories(np.stack([X[:, :2], np.column_stack([outputs, outputs])], axis=1), X[:, None, 2:], 0.05)
-        assert norm_left_open(None, runs, 1, 0, kernel) == 0.0
-        open_norms.append(norm_left_open(AffinePrior.fitted(X, outputs, 0.05), runs, 1, 0, kernel))
+        assert norm_left_open(None, runs, 1, 0, variance) == 0.0
+        open_norms.append(norm_left_open(AffinePrior.fitted(X, outputs, 0.05), runs, 1, 0, variance))
     assert open_norms[0] > y.std()  # a slope of about the outputs' spread per spread of an argument, and more
     assert open_norms[1] < 0.5 * open_norms[0]
 
