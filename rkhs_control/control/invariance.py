@@ -70,7 +70,7 @@ def invariant_region(
     runs.require_states("an invariant region")
     if runs.has_residual_bound:
         raise InputError(
-            "an invariant region needs to know how far measured states may be off, and here they were taken as measured: "
+            "an invariant region needs to know how far measured states may be off, and these were taken as measured: "
             "select with arguments='uncertain'"
         )
     placed = Limits.of(limits).over(runs.state_names, runs.input_names)
@@ -129,7 +129,11 @@ class _Search:
     n_jobs: int | None
     progress: Progress | None
     cells: Partition
+    waiting: dict[int, list[FloatArray]] = field(default_factory=dict)
+    """For every cell, the plans that were not tried yet."""
     options: list[_Option] = field(default_factory=list)
+    met: list[IndexArray] = field(default_factory=list)
+    """For every option, the cells that its end meets."""
     chosen: dict[int, _Option] = field(default_factory=dict)
     """For every good cell, the plan that it is good with."""
     n_tried: int = 0
@@ -138,9 +142,10 @@ class _Search:
         """Try, take out, split; in the end merge, and prove what is left."""
         fresh, share = np.arange(self.cells.size), 0.0
         while True:
-            self._try_all(fresh, given)
-            left, before = self._left(np.arange(self.cells.size)), share
-            share = float((self.cells.volume[list(self.chosen)] / np.prod(self.whole.upper - self.whole.lower)).sum())
+            self._queue(fresh, given)
+            self._settle()
+            left = np.setdiff1d(np.arange(self.cells.size), list(self.chosen))
+            before, share = share, self._share()
             n_more = max_cells - self.cells.size
             if not len(left) or n_more <= 0 or share - before <= _WORTH_IT:
                 break
@@ -152,44 +157,76 @@ class _Search:
                 pass
         return self._proved()
 
-    def _left(self, rows: IndexArray) -> IndexArray:
-        """Cells that have no plan yet."""
-        return np.array([row for row in rows.tolist() if row not in self.chosen], dtype=np.int64)
+    def _share(self) -> float:
+        return float(self.cells.volume[list(self.chosen)].sum() / np.prod(self.whole.upper - self.whole.lower))
 
-    # ---- trying plans
+    # ---- trying plans, until every cell that is left has one
 
-    def _try_all(self, rows: IndexArray, given: Maker | None) -> None:
-        """All kinds of plans for some cells, each for those that are left."""
-        if given is not None:
-            self._try_made(rows, given)
-        shape = (self.predictor, self.limits, self.whole, self.max_steps)
-        for plans in recorded_plans(*shape, self.cells.middle[rows]):
-            self._try(
-                _Trial(row, plan) for row, plan in zip(rows.tolist(), plans, strict=True) if row not in self.chosen
-            )
-        left = self._left(rows)
-        if len(left) and self.chosen:
-            good = list(self.chosen)
-            target = np.average(self.cells.middle[good], axis=0, weights=self.cells.volume[good])
-            some = left[np.linspace(0, len(left) - 1, min(len(left), _MOST_SOLVED)).astype(np.int64)]
-            self._try_made(some, plans_to(*shape, target))
+    def _queue(self, rows: IndexArray, given: Maker | None) -> None:
+        """Which plans are to be tried for some cells, in this order."""
+        middle = self.cells.middle[rows]
+        for row, x in zip(rows.tolist(), middle, strict=True):
+            self.waiting[row] = [] if given is None else [plan[: self.max_steps] for plan in given(x)]
+        for plans in recorded_plans(self.predictor, self.limits, self.whole, self.max_steps, middle):
+            for row, plan in zip(rows.tolist(), plans, strict=True):
+                self.waiting[row].append(plan)
 
-    def _try_made(self, rows: IndexArray, make: Maker) -> None:
-        """Plans that are made for the middles of cells."""
-        middle = self.cells.middle
-        self._try(_Trial(row, plan[: self.max_steps]) for row in rows.tolist() for plan in make(middle[row]))
+    def _settle(self) -> None:
+        """Try further plans for cells that have none leading back, and take out those that run out of plans."""
+        left = np.ones(self.cells.size, dtype=bool)
+        is_steered = False
+        while True:
+            lost = np.flatnonzero(left & ~self._has_way_back(left))
+            if not len(lost):
+                break
+            trials = [_Trial(row, self.waiting[row].pop(0)) for row in lost.tolist() if self.waiting[row]]
+            if not trials and not is_steered:
+                is_steered, trials = True, self._steered(lost, left)
+            if trials:
+                self._try(trials)
+            else:
+                left[lost] = False
+        self.chosen = {}
+        for option, rows in zip(self.options, self.met, strict=True):  # what was tried first is the most promising
+            if left[rows].all() and left[option.cell]:
+                self.chosen.setdefault(option.cell, option)
 
-    def _try(self, trials: Iterator[_Trial]) -> None:
+    def _has_way_back(self, left: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which cells have an option that ends in what is left."""
+        found = np.zeros(self.cells.size, dtype=bool)
+        if self.options:
+            firsts = np.concatenate([[0], np.cumsum([len(rows) for rows in self.met])[:-1]])
+            returns = ~np.logical_or.reduceat(~left[np.concatenate(self.met)], firsts)
+            found[np.array([option.cell for option in self.options])[returns]] = True
+        return found
+
+    def _steered(self, lost: IndexArray, left: npt.NDArray[np.bool_]) -> list[_Trial]:
+        """Plans to the middle of what is left, for some of the cells that no recorded plan leads back from."""
+        kept = np.setdiff1d(np.flatnonzero(left), lost)
+        if not len(kept):
+            return []
+        target = np.average(self.cells.middle[kept], axis=0, weights=self.cells.volume[kept])
+        make = plans_to(self.predictor, self.limits, self.whole, self.max_steps, target)
+        some = lost[np.linspace(0, len(lost) - 1, min(len(lost), _MOST_SOLVED)).astype(np.int64)]
+        return [_Trial(row, plan) for row in some.tolist() for plan in make(self.cells.middle[row])]
+
+    def _try(self, trials: list[_Trial]) -> None:
         """Boxes of all trials, each from everywhere in its cell; what keeps the limits is an option."""
         names = self.predictor.runs.input_names
         kept = [trial for trial in trials if input_violation(trial.inputs, self.limits, names) is None]
+        found = []
         for some, tubes, _ in self._tubes(self.cells, self._begin_well(kept)):
             for k, n in np.argwhere(np.logical_and.accumulate(self._inside(tubes), axis=1)):
                 low, high = widened(tubes.lower[k, n], tubes.upper[k, n], self.noise)
                 if (self.whole.lower <= low).all() and (high <= self.whole.upper).all():
-                    self.options.append(_Option(some[k].cell, some[k].inputs[: n + 1], low, high))
-        if kept:
-            self._take_out()
+                    found.append(_Option(some[k].cell, some[k].inputs[: n + 1], low, high))
+        self.options += found
+        self.met += self._meeting(found)
+
+    def _meeting(self, options: list[_Option]) -> list[IndexArray]:
+        if not options:
+            return []
+        return self.cells.met(np.array([o.low for o in options]), np.array([o.high for o in options]))
 
     def _begin_well(self, trials: list[_Trial]) -> list[_Trial]:
         """Those of one step, and those whose first step keeps the limits: the others need no further look."""
@@ -229,35 +266,16 @@ class _Search:
         )
         return inside
 
-    # ---- the greatest set
-
-    def _take_out(self) -> None:
-        """Take cells out that have no option whose end lies in what is left, until all have one."""
-        self.chosen = {}
-        if not self.options:
-            return
-        met = self.cells.met(np.array([o.low for o in self.options]), np.array([o.high for o in self.options]))
-        firsts = np.concatenate([[0], np.cumsum([len(rows) for rows in met])[:-1]])
-        flat, owner = np.concatenate(met), np.array([option.cell for option in self.options])
-        good, returns = np.ones(self.cells.size, dtype=bool), np.ones(len(owner), dtype=bool)
-        while True:
-            left = np.zeros_like(good)
-            left[owner[returns]] = True
-            if (left == good).all():
-                break
-            good = left
-            returns = ~np.logical_or.reduceat(~good[flat], firsts)
-        for k in np.flatnonzero(returns):  # the first that was tried is the most promising
-            self.chosen.setdefault(int(owner[k]), self.options[k])
-
     # ---- splitting and merging
 
     def _replace(self, kept: IndexArray, new: Partition) -> IndexArray:
         """Keep some cells and add others, whose places are returned; options of those that go are gone."""
         place = {old: k for k, old in enumerate(kept.tolist())}
+        self.waiting = {place[cell]: plans for cell, plans in self.waiting.items() if cell in place}
         self.options = [o._replace(cell=place[o.cell]) for o in self.options if o.cell in place]
         self.chosen = {place[cell]: o._replace(cell=place[cell]) for cell, o in self.chosen.items() if cell in place}
         self.cells = self.cells.take(kept).joined(new)
+        self.met = self._meeting(self.options)
         return np.arange(len(kept), self.cells.size)
 
     def _merge(self, dimension: int) -> float:
