@@ -23,7 +23,7 @@ Maker = Callable[[FloatArray], list[FloatArray]]
 
 _NEIGHBOURS = 16
 """So many recorded runs around a cell are ranked by where they ended."""
-_RANKS = ((0, 1), (1, 1), (2, 1), (0, 2), (0, 3), (0, 6))
+_RANKS = ((0, 1), (1, 1), (2, 1), (0, 2), (0, 3))
 """Which of the ranked runs are tried, and for how many steps."""
 _RIDGE = 1e-2
 """Of the models that steer to the middle."""
@@ -36,8 +36,8 @@ def recorded_plans(
 ) -> Iterator[FloatArray]:
     """Inputs of runs near some states `(m, n_states)`, in rounds `(m, n_steps, n_inputs)`, the most promising first.
 
-    Boxes are narrow near what was recorded. Of runs that began nearby, those come first that ended far inside the
-    limits: what ended at random is a poor plan.
+    Boxes are narrow near what was recorded. Of runs that began nearby, those come first that are far inside the limits
+    after so many steps and at their own end: what is deep inside for a moment only is a poor plan.
     """
     from scipy.spatial import cKDTree
 
@@ -45,8 +45,9 @@ def recorded_plans(
     usable = np.flatnonzero([input_violation(plan, limits, runs.input_names) is None for plan in runs.inputs])
     if not len(usable):
         return
-    states = runs.states[usable, 1 : max_steps + 1]
+    states = runs.states[usable, 1:]
     depth = (np.minimum(states - whole.lower, whole.upper - states) / size).min(axis=2)
+    depth = np.minimum(depth, depth[:, -1:])
     n_near = min(_NEIGHBOURS, len(usable))
     distance, near = cKDTree(runs.states[usable, 0] / size).query(middle / size, k=range(1, n_near + 1))
     for rank, n_steps in dict.fromkeys((rank, min(n, max_steps)) for rank, n in _RANKS if rank < n_near):

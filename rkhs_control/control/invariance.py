@@ -147,7 +147,7 @@ class _Search:
             left = np.setdiff1d(np.arange(self.cells.size), list(self.chosen))
             before, share = share, self._share()
             n_more = max_cells - self.cells.size
-            if not len(left) or n_more <= 0 or share - before <= _WORTH_IT:
+            if not len(left) or n_more <= 0 or 0.0 < share <= before + _WORTH_IT:
                 break
             largest = left[np.argsort(-self.cells.volume[left], kind="stable")][:n_more]
             others = np.setdiff1d(np.arange(self.cells.size), largest)

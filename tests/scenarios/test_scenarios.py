@@ -148,7 +148,17 @@ def test_closed_loops_keep_what_was_certified(run, tmp_path):
 
 
 def test_builtin_scenarios_say_what_they_do():
-    names = {"cstr", "cstr_closed_loop", "cstr_design", "cstr_sampling", "quadruple_tank", "tank", "tclab"}
+    names = {
+        "cstr",
+        "cstr_closed_loop",
+        "cstr_design",
+        "cstr_forever",
+        "cstr_sampling",
+        "quadruple_tank",
+        "tank",
+        "tclab",
+    }
+    names |= {"three_tanks_forever"}
     assert set(builtin_scenarios()) == names
     for name in builtin_scenarios():
         scenario, _ = load_scenario(name)
