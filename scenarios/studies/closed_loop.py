@@ -16,7 +16,6 @@ from pydantic import Field
 from ...arithmetic.printing import rounded_down
 from ...certificates.region import InvariantRegion
 from ...control.certified_loop import CertifiedMPC
-from ...control.invariance import invariant_region
 from ...control.loop_log import Decision
 from ...control.robust import RobustOCP
 from ...data.arrays import FloatArray, as_vector
@@ -26,6 +25,7 @@ from ...reporting import Gallery, Picture, Section, Table, figures
 from ...reporting.regions import region_for_ever_figure
 from ..material import OPTIMAL, Material, Source
 from ..schema import Count, Finite, Scenario, Settings
+from .forever import find_region
 from .kind import Kind, Listing, Outcome, Run, Task, seconds_text
 
 CERTAINTY_EQUIVALENT, ROBUST, CERTIFIED = "certainty equivalent", "robust", "certified"
@@ -252,7 +252,7 @@ def run(settings: ClosedLoopSettings, starts: tuple[list[float], list[float]], t
     """Every controller from the same initial states."""
     material, work = task.material, task.work
     noise = material.start_noise(task.scenario)
-    region = _region(settings, task, noise) if settings.region else None
+    region = find_region(settings.region, None, task) if settings.region else None
     x0 = _starts(settings.runs, starts, region, work.rng)
     chunks = np.array_split(x0, max(1, len(x0) // _RUNS_PER_TASK))
     loops = {}
@@ -269,22 +269,6 @@ def run(settings: ClosedLoopSettings, starts: tuple[list[float], list[float]], t
                 progress(len(found), len(x0))
         loops[name] = found
     return ClosedLoopOutcome(task, loops, region)
-
-
-def _region(settings: ClosedLoopSettings, task: Task, noise: FloatArray) -> InvariantRegion:
-    material, work = task.material, task.work
-    with work.stage("looking for a region") as progress:
-        region = invariant_region(
-            material.predictors[OPTIMAL],
-            material.limits,
-            cells=settings.region,
-            initial_state_noise=noise,
-            n_jobs=work.n_jobs,
-            progress=progress,
-        )
-    if not len(region):
-        raise InputError("closed_loop.region: none was found within these limits; wider ones, or more runs, may help")
-    return region
 
 
 def _starts(

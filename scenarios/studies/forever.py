@@ -223,18 +223,7 @@ def prepare(settings: ForeverSettings, scenario: Scenario, source: Source) -> Ru
 def run(settings: ForeverSettings, task: Task) -> ForeverOutcome:
     """Find the region, follow its plans on the plant, then run the policies."""
     material, work = task.material, task.work
-    with work.stage("looking for a region") as progress:
-        region = invariant_region(
-            material.predictors[OPTIMAL],
-            material.limits,
-            cells=settings.cells,
-            max_cells=settings.max_cells,
-            initial_state_noise=material.start_noise(task.scenario),
-            n_jobs=work.n_jobs,
-            progress=progress,
-        )
-    if not len(region):
-        raise InputError("[forever]: no region was found; more runs, or wider limits, may help")
+    region = find_region(settings.cells, settings.max_cells, task)
     assert material.plant is not None
     with work.stage("following its plans on the plant") as progress:
         starts = states_in(region, settings.checked, work.rng)
@@ -247,6 +236,24 @@ def run(settings: ForeverSettings, task: Task) -> ForeverOutcome:
     ]
     seconds = work.timings["looking for a region"]
     return ForeverOutcome(task, region, seconds, len(starts), escaped, loops)
+
+
+def find_region(cells: list[int], max_cells: int | None, task: Task) -> InvariantRegion:
+    """Of the predictor that decides, with measurements as far off as the scenario says; refused where there is none."""
+    material, work = task.material, task.work
+    with work.stage("looking for a region") as progress:
+        region = invariant_region(
+            material.predictors[OPTIMAL],
+            material.limits,
+            cells=cells,
+            max_cells=max_cells,
+            initial_state_noise=material.start_noise(task.scenario),
+            n_jobs=work.n_jobs,
+            progress=progress,
+        )
+    if not len(region):
+        raise InputError("no region for ever was found within these limits; wider ones, or more runs, may help")
+    return region
 
 
 def states_in(region: InvariantRegion, n: int, rng: np.random.Generator) -> FloatArray:

@@ -14,7 +14,7 @@ from rkhs_control.scenarios.results import write_results
 from rkhs_control.scenarios.run import run_study
 from rkhs_control.scenarios.schema import load_scenario
 from rkhs_control.scenarios.studies.closed_loop import ClosedLoopOutcome
-from rkhs_control.scenarios.studies.forever import ForeverOutcome, at_random, worst_input
+from rkhs_control.scenarios.studies.forever import KIND, ForeverOutcome, at_random, worst_input
 
 SMALL = {
     "plant.horizon": 2,
@@ -56,6 +56,9 @@ def test_its_files_hold_a_proof_and_all_numbers(study, tmp_path):
     for name in ("forever.png", "filtered_loops.svg", "report.html"):
         assert (tmp_path / name).exists()
     assert "For ever" in (tmp_path / "report.html").read_text()
+    named = {file.name for pattern in KIND.files for file in tmp_path.glob(pattern)}
+    always = {"summary.json", "runs.npz", "predictor.npz", "report.html"}
+    assert {file.name for file in tmp_path.iterdir()} == named | always
 
 
 def test_a_certified_loop_with_a_region_needs_no_safe_input():
