@@ -81,7 +81,7 @@ def _default_drivers(runs: Trajectories, i: int, scale: int) -> Drivers:
     """With an affine prior and one of the default lengthscales."""
     Z = runs.arguments(1)
     kernel = SquaredExponential(candidates_for(None, Z)[scale])
-    return sample_drivers(runs, 1, i, kernel, AffinePrior.fitted(Z, runs.states[:, 1, i]))
+    return sample_drivers(runs, 1, i, kernel, _plane(Z, runs.states[:, 1, i]))
 
 
 def _looked_at(runs: Trajectories) -> IndexArray:
@@ -89,7 +89,7 @@ def _looked_at(runs: Trajectories) -> IndexArray:
     if len(runs) <= _MOST_RUNS:
         return np.arange(len(runs))
     Z, y = runs.arguments(1), runs.states[:, 1]
-    rest = np.abs(np.stack([values - AffinePrior.fitted(Z, values)(Z) for values in y.T]))
+    rest = np.abs(np.stack([values - _plane(Z, values)(Z) for values in y.T]))
     misfit = (rest / np.maximum(rest.mean(axis=1, keepdims=True), 1e-300)).max(axis=0)
     reach = runs.shape.output_lags
     worst = np.argsort(-misfit)[: _MOST_RUNS // 2 // (2 * reach + 1)]
@@ -97,3 +97,11 @@ def _looked_at(runs: Trajectories) -> IndexArray:
     is_near = (recordings[:, None] == recordings[worst]) & (np.abs(firsts[:, None] - firsts[worst]) <= reach)
     spread = np.linspace(0, len(runs) - 1, _MOST_RUNS // 2).astype(np.int64)
     return np.union1d(np.flatnonzero(is_near.any(axis=1)), spread)
+
+
+def _plane(Z: FloatArray, y: FloatArray) -> AffinePrior:
+    """By least squares: it is looked at where it was fitted, and nowhere else."""
+    middle, spread = Z.mean(axis=0), Z.std(axis=0)
+    spread = np.where(spread > 0.0, spread, 1.0)
+    slopes = np.linalg.lstsq((Z - middle) / spread, y - y.mean(), rcond=1e-6)[0] / spread
+    return AffinePrior(float(y.mean() - slopes @ middle), tuple(slopes.tolist()))
