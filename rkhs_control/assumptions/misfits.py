@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..data.arrays import IndexArray
+from ..data.arrays import FloatArray, IndexArray
 from ..data.trajectories import Trajectories
 from ..kernels.radial import SquaredExponential
 from .findings import Finding
