@@ -65,6 +65,8 @@ class Comparison:
 
     trials: tuple[Trial, ...] = ()
     chosen: Formulation | None = None
+    refused: tuple[Formulation, ...] = ()
+    """Better ones, with which no function fits all runs as closely as those that were compared."""
 
     def __bool__(self) -> bool:
         return bool(self.trials)
@@ -77,8 +79,11 @@ class Comparison:
         lines = [f"half-widths of held-out boxes in % of the range, per output at steps {steps}; (nearly) contradicted"]
         for trial in self.trials:
             columns = "  ".join(" ".join(f"{100 * w:6.1f}" for w in column) for column in trial.half_widths.T)
-            mark = "->" if trial.formulation == self.chosen else "  "
+            is_refused = trial.formulation in self.refused
+            mark = "->" if trial.formulation == self.chosen else "x " if is_refused else "  "
             lines.append(f"{mark} {columns}   {trial.contradicted} of {trial.tested}   {trial.formulation}")
+        if self.refused:
+            lines.append("x: fits the runs that were compared, but not all of them")
         return "\n".join(lines)
 
 

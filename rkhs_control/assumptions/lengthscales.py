@@ -14,6 +14,8 @@ NEARLY = 0.1
 
 SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Where no lengthscales are given: so many standard deviations of each coordinate."""
+LONG_SPREADS = (16.0, 32.0)
+"""Besides, where the longest ones are asked for that predict nearly as well."""
 
 
 def best_candidate(candidates: Sequence[Any], errors: FloatArray, *, longest: bool) -> int:
@@ -28,12 +30,15 @@ def best_candidate(candidates: Sequence[Any], errors: FloatArray, *, longest: bo
     return max(good, key=sizes.__getitem__) if longest else min(good, key=sizes.__getitem__)
 
 
-def candidates_for(given: Sequence[float | Sequence[float]] | None, X: FloatArray) -> list[Any]:
+def candidates_for(
+    given: Sequence[float | Sequence[float]] | None, X: FloatArray, *, longest: bool = False
+) -> list[Any]:
     """Lengthscales for the coordinates of `X`."""
     if given is None:
         spread = X.std(axis=0)
         spread = np.where(spread > 1e-12 * (1.0 + np.abs(X).max(axis=0)), spread, 1.0)
-        return [tuple((factor * spread).tolist()) for factor in SPREADS]
+        factors = SPREADS + LONG_SPREADS if longest else SPREADS
+        return [tuple((factor * spread).tolist()) for factor in factors]
     return [
         positive(scale, "lengthscales") if np.ndim(scale) == 0 else tuple(scale)[: X.shape[1]]  # type: ignore[arg-type]
         for scale in given

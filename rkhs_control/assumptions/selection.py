@@ -5,41 +5,29 @@ What is chosen is an assumption, not a proof. Runs that had no part in the choic
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..data.arrays import FloatArray
 from ..data.observations import Observations
-from ..data.splits import blocks_apart
 from ..data.trajectories import Trajectories
 from ..engine.gram import Gram
 from ..engine.least_norm import least_norm_along
-from ..errors import InputError, SolverError, UnsettledNormWarning
+from ..errors import SolverError, UnsettledNormWarning
 from ..kernels.base import Kernel
-from ..kernels.families import KernelFamily, kernel_family
+from ..kernels.families import KernelFamily
 from ..parallel import Progress, collect, in_parallel
 from .formulations import NOTHING_COMPARED, Comparison
-from .intervals import measurement_bound, step_observations
-from .lengthscales import NEARLY, best_candidate, candidates_for
-from .norms import TINY, NormBound, least_norm_estimate, norm_growth
-from .priors import GivenPrior, Prior, norm_left_open, priors_for
-from .regression import (
-    Fold,
-    KernelModel,
-    cross_validate,
-    cross_validate_per_dimension,
-    held_out_errors,
-    kernel_ridge,
-)
-
-NormEstimate = Literal["least_norm", "interpolant"]
+from .nominal import Nominal, NormEstimate, Settings, for_models, nominal, norm_estimate_of
+from .norms import TINY, NormBound, norm_growth
+from .priors import GivenPrior, Prior, priors_for
 
 SHARES = (0.25, 0.5, 1.0)
 """Of the data, on which the least norm is watched as it grows."""
@@ -49,6 +37,10 @@ _SETTLED = 1.5
 below 1.3 with a hundred runs or more, saturation, dead zones and stiction come to between 2 and 25."""
 _SETTLED_REST = 2.0
 """What a prior leaves is small beside the noise, and its least norm settles later."""
+
+
+_RESIDUAL_GROWTH = (1.0, 1.2, 1.5, 2.0, 3.0)
+"""By how much the residual bound of a selection's runs may have to grow for all runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,45 +100,6 @@ class Selection:
             "bounds may be too small. Record more, raise the safety factor, take a rougher kernel (Matern) or shorter "
             "lengthscales; a plant that saturates, sticks or has a dead zone may fit no smooth kernel"
         )
-
-
-class Nominal(NamedTuple):
-    """The model of one step and state that predicts best what is held out."""
-
-    kernel: Kernel
-    regularisation: float
-    errors: FloatArray
-    """Of predictions of what was held out."""
-    norm: float = 0.0
-    """Of the smoothest model that predicts nearly as well, where it is one of what a prior leaves: noise hides much of
-    that from the least norm."""
-    left_open: float = 0.0
-    """Of the steepest affine function that the data cannot tell from the prior."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How one step and state is chosen for; the arguments of `select_assumptions`."""
-
-    lengthscales: Sequence[float | Sequence[float]] | None = None
-    regularisations: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
-    folds: int = 5
-    per_dimension: bool = False
-    kernel: str | KernelFamily = "squared_exponential"
-    norm_estimate: NormEstimate = "least_norm"
-    safety_factor: float = 3.0
-    selection_runs: int = 400
-    longest: bool = False
-
-    def __post_init__(self) -> None:
-        if self.norm_estimate not in ("least_norm", "interpolant"):
-            raise InputError(f"norm_estimate must be 'least_norm' or 'interpolant'; got {self.norm_estimate!r}")
-        kernel_family(self.kernel)
-
-    def subset(self, runs: Trajectories) -> Trajectories:
-        """At most `selection_runs` of the runs, evenly spread."""
-        n = min(len(runs), self.selection_runs)
-        return runs if n == len(runs) else runs.subset(np.linspace(0, len(runs) - 1, n).astype(np.int64))
 
 
 class _Choice(NamedTuple):
@@ -254,15 +207,15 @@ def _choose(
     found = nominal(settings.subset(runs), n, i, prior, settings, generator)
     kernel, noise = found.kernel, float(runs.noise_bound[n - 1, i])
     disturbance = float(runs.disturbance_bound[n - 1, i])
-    if not np.isnan(share):
-        disturbance = max(disturbance, residual_bound(found, share, noise))
     try:
+        if not np.isnan(share):
+            disturbance = _residual_of_all(runs, n, i, prior, settings, found, share, noise, disturbance)
         estimate, intervals = norm_estimate_of(runs, n, i, found, prior, noise + disturbance)
     except SolverError as error:
         raise SolverError(f"step {n}, state {runs.state_names[i]}: {error}{runs.caveat}") from None
     growth = _growth(intervals, kernel, in_blocks=runs.is_windowed)
     if settings.norm_estimate == "interpolant":
-        data = _for_models(runs, n, i, prior)
+        data = for_models(runs, n, i, prior)
         estimate = norm_growth(data.X, data.centre, kernel).estimate
     norm = with_floor(estimate, found, noise + disturbance, settings.safety_factor, is_tested=not np.isnan(share))
     return _Choice(kernel, norm, found.regularisation, growth, disturbance)
@@ -292,38 +245,6 @@ def with_floor(
     return max([estimate.times(safety_factor), *floors], key=lambda norm: norm.value)
 
 
-def nominal(
-    runs: Trajectories,
-    n: int,
-    i: int,
-    prior: Prior,
-    settings: Settings,
-    generator: np.random.Generator | None = None,
-) -> Nominal:
-    """The kernel and the regularisation of one step and state, by cross-validation."""
-    data = _for_models(runs, n, i, prior)
-    if len(data) < 2:
-        raise InputError("all runs have the same initial state and inputs: nothing can be learned from them")
-    candidates, family = candidates_for(settings.lengthscales, data.X), kernel_family(settings.kernel)
-    folds: int | Sequence[Fold] = min(settings.folds, len(data))
-    if runs.is_windowed:
-        folds = _blocks(runs, n, settings.folds)
-    common: Any = {"folds": folds, "kernel": family}
-    again = copy.deepcopy(generator)  # for the same folds
-    errors = cross_validate(data, candidates, settings.regularisations, rng=generator, **common).errors
-    best = best_candidate(candidates, errors, longest=settings.longest)
-    kernel, by_ridge = family(candidates[best]), errors[best]
-    if settings.per_dimension:
-        refined = cross_validate_per_dimension(data, [candidates[best]], settings.regularisations, rng=again, **common)
-        kernel, by_ridge = refined.kernel, refined.errors[int(refined.errors.min(axis=1).argmin())]
-    ridge = float(settings.regularisations[int(np.argmin(by_ridge))])
-    parts = _blocks(runs, n, settings.folds)
-    smoothest = max(np.asarray(settings.regularisations)[by_ridge <= (1.0 + NEARLY) * by_ridge.min()].tolist())
-    norm = 0.0 if prior is None else kernel_ridge(data, kernel, smoothest).norm
-    left_open = norm_left_open(prior, runs, n, i, kernel.derivative_variance(data.X.shape[1]))
-    return Nominal(kernel, ridge, held_out_errors(data, kernel, ridge, parts), norm, left_open)
-
-
 def residual_bound(found: Nominal, share: float, noise: float) -> float:
     """What measured histories leave open, beyond the noise of the sensor.
 
@@ -334,50 +255,30 @@ def residual_bound(found: Nominal, share: float, noise: float) -> float:
     return max(typical, share * float(np.abs(found.errors).max()) - noise)
 
 
-def _blocks(runs: Trajectories, n: int, folds: int) -> list[Fold]:
-    """Folds of distinct arguments whose windows share no sample."""
-    first = np.sort(np.unique(runs.arguments(n), axis=0, return_index=True)[1])
-    reach = runs.horizon + runs.shape.lead if runs.is_windowed else 0
-    return blocks_apart(runs.origins[first], reach, min(folds, len(first)))
+def _residual_of_all(
+    runs: Trajectories,
+    n: int,
+    i: int,
+    prior: Prior,
+    settings: Settings,
+    found: Nominal,
+    share: float,
+    noise: float,
+    disturbance: float,
+) -> float:
+    """A residual bound for all runs: what the selection's runs say, and more where the others do not agree with it.
 
-
-def norm_estimate_of(
-    runs: Trajectories, n: int, i: int, found: Nominal, prior: Prior, bound: float, *, quickly: bool = False
-) -> tuple[NormBound, Observations]:
-    """The least norm of a function through the intervals of half-width `bound`, and the intervals.
-
-    Where arguments are uncertain, these are widened by what the slopes of the nominal model make of that: an estimate
-    like the rest. `quickly` gives up where doubles lose the least norm.
+    Among many windows some are further off than among a few. A bound that is too small for them shows in a least norm
+    far above that of the selection's runs.
     """
-    data, text = _for_models(runs, n, i, prior), "through"
-    half: FloatArray | float = bound
-    if runs.initial_state_noise.any():
-        model = kernel_ridge(data, found.kernel, found.regularisation)
-        half, text = bound + _by_slopes(model, runs, n, prior), "widened for uncertain initial states, through"
-    intervals = step_observations(runs, n, i, half, prior)
-    if quickly:
-        gram = Gram(intervals.X, found.kernel)
-        solution = least_norm_along(gram, intervals.lower, intervals.upper)
-        if not solution.is_found:
-            raise SolverError("the least norm is lost in rounding")
-        return NormBound(max(solution.norm * (1.0 + 1e-9), TINY), "least norm", 1.0), intervals
-    estimate = least_norm_estimate(intervals, found.kernel)
-    return replace(estimate, provenance=estimate.provenance.replace("through", text, 1)), intervals
-
-
-def _by_slopes(model: KernelModel, runs: Trajectories, n: int, prior: Prior) -> FloatArray:
-    """How far the value of a model at every recorded argument may be from those at arguments as uncertain as these."""
-    Z, noise = runs.arguments(n), runs.initial_state_noise
-    slopes = np.concatenate([model.gradient(part) for part in np.array_split(Z, len(Z) // 200 + 1)])[:, : len(noise)]
-    own = 0.0 if prior is None else np.array(prior.slopes)[: len(noise)]
-    by_slopes: FloatArray = np.abs(slopes + own) @ noise
-    return by_slopes
-
-
-def _for_models(runs: Trajectories, n: int, i: int, prior: Prior) -> Observations:
-    """As `step_observations`, but outputs at equal arguments may differ by anything."""
-    anything = measurement_bound(runs, n, i) + float(np.ptp(runs.states[:, n, i]))
-    return step_observations(runs, n, i, anything, prior)
+    few = settings.subset(runs)
+    first = max(disturbance, residual_bound(found, share, noise))
+    usual = norm_estimate_of(few, n, i, found, prior, noise + first, quickly=True)[0].value
+    for factor in _RESIDUAL_GROWTH:
+        with contextlib.suppress(SolverError):
+            if norm_estimate_of(runs, n, i, found, prior, noise + factor * first, quickly=True)[0].value <= 2.0 * usual:
+                return factor * first
+    return _RESIDUAL_GROWTH[-1] * first
 
 
 def _growth(data: Observations, kernel: Kernel, *, in_blocks: bool) -> FloatArray:

@@ -11,9 +11,6 @@ RECORDINGS = REFERENCE.parent / "recordings"
 
 @pytest.mark.reference
 @pytest.mark.filterwarnings("ignore::rkhs_control.errors.UnsettledNormWarning")
-@pytest.mark.xfail(
-    reason="since slopes of priors are shrunk, the estimated residual bound is too small for a held-out window: to mend"
-)
 def test_boxes_of_the_recorded_tanks_are_narrow_and_not_contradicted():
     """The formulation that the default choice arrives at; it is named here to save the time of comparing."""
     if not (RECORDINGS / "tank.csv").exists():

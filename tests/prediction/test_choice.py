@@ -6,7 +6,8 @@ import pytest
 import rkhs_control as rc
 from rkhs_control.assumptions.formulations import Formulation, Trial
 from rkhs_control.data.splits import blocks_apart
-from rkhs_control.prediction.choice import _best, _Measured, _worth
+from rkhs_control.prediction import choice
+from rkhs_control.prediction.choice import _Measured, _rank, _worth
 
 
 def block(n, rng, noise, disturbance=0.0):
@@ -76,10 +77,10 @@ def test_an_estimated_residual_bound_must_make_boxes_clearly_narrower():
         return Trial(Formulation(arguments=arguments), (1,), np.array([[width]]), contradicted, 10)
 
     uncertain = trial("uncertain", 1.0)
-    assert _best([uncertain, trial("measured", 0.8)]) is uncertain
-    assert _best([uncertain, narrower := trial("measured", 0.5)]) is narrower
-    assert _best([uncertain, trial("measured", 0.1, contradicted=1)]) is uncertain
-    assert _best([trial("uncertain", np.inf), wide := trial("measured", 3.0, contradicted=2)]) is wide
+    assert min([uncertain, trial("measured", 0.8)], key=_rank) is uncertain
+    assert min([uncertain, narrower := trial("measured", 0.5)], key=_rank) is narrower
+    assert min([uncertain, trial("measured", 0.1, contradicted=1)], key=_rank) is uncertain
+    assert min([trial("uncertain", np.inf), wide := trial("measured", 3.0, contradicted=2)], key=_rank) is wide
 
 
 def test_boxes_that_could_not_be_made_are_worth_less_than_contradicted_ones():
@@ -100,3 +101,38 @@ def test_progress_is_told_and_few_runs_choose(rng):
     )
     assert seen[-1][0] == seen[-1][1]
     assert len(seen) >= 4
+
+
+@pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
+def test_residual_bounds_grow_where_windows_that_had_no_part_in_the_choice_are_further_off(rng):
+    """A jolt within the part of the recording that `selection_runs` skip would ask for a very steep function."""
+    outputs, inputs = block(121, rng, 0.02, disturbance=0.2)
+    said = {"prior": "affine", "arguments": "measured", "kernel": "squared_exponential", "selection_runs": 60}
+    shape = {"horizon": 1, "output_lags": 1, "input_lags": 1, "noise_bound": 0.02}
+    runs = rc.Trajectories.from_recordings([(outputs, inputs)], **shape)
+    calm = rc.choose_assumptions(runs, **said)
+    chosen = set(np.linspace(0, len(runs) - 1, 60).astype(np.int64).tolist())
+    skipped = next(k for k in range(40, len(runs)) if not {k, k + 1} & chosen)
+    jolted = outputs.copy()
+    jolted[skipped + 2] += 3.0 * calm.residual_bound.max()  # the end of one window, and the history of the next
+    grown = rc.choose_assumptions(rc.Trajectories.from_recordings([(jolted, inputs)], **shape), **said)
+    assert (grown.residual_bound > 1.1 * calm.residual_bound).all()
+    assert grown.norm_bounds[0][0].value < 10.0 * calm.norm_bounds[0][0].value
+
+
+@pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
+def test_a_formulation_that_does_not_fit_all_runs_gives_way_to_the_next_and_the_table_says_so(rng, monkeypatch):
+    runs, tried = windows(rng, n=90), []
+
+    def refusing(*args, **settings):
+        tried.append(settings)
+        if len(tried) == 1:
+            raise rc.SolverError("so steep that rounding hides them")
+        return select_one(*args, **settings)
+
+    select_one = choice.select_one
+    monkeypatch.setattr(choice, "select_one", refusing)
+    comparison = rc.choose_assumptions(runs, arguments="measured", kernel="squared_exponential").comparison
+    assert len(tried) == len(comparison.trials) == 2
+    assert {*comparison.refused, comparison.chosen} == {trial.formulation for trial in comparison.trials}
+    assert "x: fits the runs that were compared, but not all of them" in str(comparison)
