@@ -31,8 +31,9 @@ LOST_PRODUCTS = 1e-300
 """What products of two weights and a fall may lose in all when they underflow, for a variance of one or less."""
 
 _LEAST, _LARGEST = math.ulp(0.0), math.nextafter(math.inf, 0.0)
-# Sums of larger numbers could overflow on the way.
-_NEARLY_INFINITE = 1e308
+
+NEARLY_INFINITE = 1e308
+"""Sums of larger numbers could overflow on the way."""
 
 
 @overload
@@ -88,7 +89,7 @@ def enlarged(value: float | FloatArray, roundings: int) -> float | FloatArray:
 
 def exact_sum(terms: Sequence[float]) -> float:
     """The sum, rounded once; infinite where it could overflow on the way, or a term is no number."""
-    return math.fsum(terms) if sum(map(abs, terms)) < _NEARLY_INFINITE else math.inf
+    return math.fsum(terms) if sum(map(abs, terms)) < NEARLY_INFINITE else math.inf
 
 
 def sum_up(*terms: float) -> float:
@@ -116,8 +117,14 @@ def _add_towards(a: FloatArray, b: FloatArray, end: float) -> FloatArray:
     return np.where(stays, total, _towards(total, end))
 
 
-def difference_down(a: float, b: float) -> float:
+@overload
+def difference_down(a: float, b: float) -> float: ...
+@overload
+def difference_down(a: FloatArray, b: FloatArray) -> FloatArray: ...
+def difference_down(a: float | FloatArray, b: float | FloatArray) -> float | FloatArray:
     """Not above `a - b`; not negative exactly where `a >= b`."""
+    if isinstance(a, np.ndarray):
+        return np.where(a == b, 0.0, down(a - b))
     return 0.0 if a == b else down(a - b)
 
 

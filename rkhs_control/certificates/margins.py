@@ -15,23 +15,21 @@ from ..data.sets import Box, Polytope
 
 def box_margins(lower: FloatArray, upper: FloatArray, polytope: Polytope) -> tuple[FloatArray, FloatArray]:
     """How far inside every constraint the worst corner of every box is, rounded down, and the best one, rounded up."""
-    shape = (len(lower), len(polytope.offsets))
-    margins, hopes = np.empty(shape), np.empty(shape)
-    for n in range(shape[0]):
-        for c, normal in enumerate(polytope.normals):
-            far = np.where(normal > 0, upper[n], lower[n])
-            near = np.where(normal > 0, lower[n], upper[n])
-            used, offset = normal != 0, polytope.offsets[c]
-            margins[n, c] = difference_down(offset, _dot_up(normal[used], far[used]))
-            hopes[n, c] = -difference_down(-_dot_up(-normal[used], near[used]), offset)
-    return margins, hopes
+    normals, offsets = polytope.normals, polytope.offsets
+    margins = difference_down(offsets, _furthest_up(normals, lower, upper))
+    return margins, -difference_down(-_furthest_up(-normals, lower, upper), offsets)
 
 
-def _dot_up(normal: FloatArray, x: FloatArray) -> float:
-    """`normal . x`, rounded up; exact for a plain limit of one state."""
-    if len(normal) == 1 and abs(normal[0]) == 1.0:
-        return float(normal[0] * x[0])
-    return dot_up(normal, x)
+def _furthest_up(normals: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """The largest `normal . x` in every box, rounded up; exact for a plain limit of one state."""
+    used = normals != 0.0
+    is_plain = (used.sum(axis=1) == 1) & (np.abs(normals).sum(axis=1) == 1.0)
+    place, rows = used.argmax(axis=1), np.arange(len(normals))
+    furthest = np.where(normals[rows, place] > 0.0, upper[:, place], -lower[:, place])
+    for c in np.flatnonzero(~is_plain):
+        for n, ends in enumerate(zip(lower[:, used[c]], upper[:, used[c]], strict=True)):
+            furthest[n, c] = dot_up(normals[c, used[c]], np.where(normals[c, used[c]] > 0.0, ends[1], ends[0]))
+    return furthest
 
 
 def input_violation(plan: FloatArray, limits: PlacedLimits, names: tuple[str, ...]) -> str | None:

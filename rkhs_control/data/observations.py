@@ -153,7 +153,7 @@ def _outputs_by_row(y: npt.ArrayLike | Sequence[npt.ArrayLike], n_rows: int) -> 
     if not is_ragged:
         flat = as_floats(y, "y")  # type: ignore[arg-type]
         if flat.ndim == 1:
-            return [np.atleast_1d(value) for value in as_vector(flat, "y", n_rows)]
+            return list(as_vector(flat, "y", n_rows)[:, None])
         if flat.ndim != 2:
             raise InputError(f"y must have shape ({n_rows},) or be a list of {n_rows} arrays; got {flat.shape}")
     rows = list(y)  # type: ignore[arg-type]

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from ..arithmetic.double_double import PreciseFall, add, multiply, paired_sum
+from ..arithmetic import compiled_rounding
+from ..arithmetic.double_double import add, multiply, paired_sum
 from ..arithmetic.rounding import LOST_PRODUCTS, SQUARED_ROUNDOFF, UNDERFLOW, UNIT_ROUNDOFF, exact_sum
 from ..data.arrays import SMALLEST, FloatArray, as_points, as_vector, within_range
 from ..errors import InputError
@@ -151,30 +152,46 @@ class Derivative(Functional):
         return value, 1.001 * error
 
 
+def relative_error(kernel: Kernel, n_dims: int) -> float:
+    """What `quadratic_form` needs to know of a kernel: how far falls and products with them may be off."""
+    return kernel.rounding(n_dims) + 8.0 * UNIT_ROUNDOFF
+
+
 def _quadratic_form(kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int) -> tuple[float, float]:
-    """`c'Kc = k0 (sum c)^2 - c'Dc`, and a bound on its error; infinite where something overflows."""
     variance = within_range(kernel.variance, "the variance of a kernel")
-    total_weight, size_weight = exact_sum(c.tolist()), float(np.abs(c).sum())
-    head = variance * (total_weight * total_weight)
-    total, size = _paired_sum(D, c)
-    relative = kernel.rounding(n_dims) + 8.0 * UNIT_ROUNDOFF
-    underflow = UNDERFLOW * variance * (size_weight * size_weight) + LOST_PRODUCTS * (1.0 + variance)
-    return head - total, 1.001 * (relative * (head + size) + underflow)
+    return quadratic_form(variance, relative_error(kernel, n_dims), D, c)  # type: ignore[no-any-return]
 
 
-def _precise_form(fall: PreciseFall, c: FloatArray) -> tuple[float, float]:
+@njit(cache=True, nogil=True)
+def _precise_form(fall, c):  # type: ignore[no-untyped-def]
     """As `_quadratic_form`, in double-double."""
-    weights = c.tolist()
-    weight, size_weight = exact_sum(weights), float(np.abs(c).sum())
-    rest = exact_sum([*weights, -weight])
-    head, head_low = multiply(*multiply(weight, rest, weight, rest), *fall.variance)  # type: ignore[call-arg]
+    weight, size_weight = compiled_rounding.exact_sum(c), np.abs(c).sum()
+    rest = compiled_rounding.exact_sum(np.append(c, -weight))
+    square, square_low = multiply(weight, rest, weight, rest)
+    head, head_low = multiply(square, square_low, fall.variance[0], fall.variance[1])
     total, total_low, size = paired_sum(fall.high, fall.low, c)
     value, _ = add(head, head_low, -total, -total_low)
-    relative = fall.error + (8 * len(c) + 64) * SQUARED_ROUNDOFF
+    relative = fall.error + (8 * c.size + 64) * SQUARED_ROUNDOFF
     # Low parts of tiny products underflow, too, before they meet another weight or the variance.
     underflow = UNDERFLOW * fall.variance[0] * (size_weight * size_weight)
     underflow += LOST_PRODUCTS * (1.0 + size_weight + fall.variance[0])
     return value, 1.001 * (relative * (head + size) + UNIT_ROUNDOFF * abs(value) + underflow)
+
+
+@njit(cache=True, nogil=True)
+def quadratic_form(variance, relative, D, c):  # type: ignore[no-untyped-def]
+    """`c'Kc = k0 (sum c)^2 - c'Dc`, and a bound on its error; infinite where something overflows.
+
+    Of the symmetric `D`, only what is below its diagonal is looked at.
+    """
+    size_weight = 0.0
+    for weight in c:
+        size_weight += abs(weight)
+    total_weight = compiled_rounding.exact_sum(c)
+    head = variance * (total_weight * total_weight)
+    total, size = _paired_sum(D, c)
+    underflow = UNDERFLOW * variance * (size_weight * size_weight) + LOST_PRODUCTS * (1.0 + variance)
+    return head - total, 1.001 * (relative * (head + size) + underflow)
 
 
 @njit(cache=True, nogil=True)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Lock
 
 import numpy as np
 
 from ..arithmetic.rounding import UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, IndexArray
 from ..kernels.base import Kernel
-from .active_set import combine_rows
+from .columns import Columns
 
 DENSE_LIMIT = 2000
 """Up to so many inputs the whole kernel matrix is kept."""
-
-_CACHE_BYTES = 2**28
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +41,24 @@ class Gram:
 
     def with_added(self, share: float) -> Gram:
         """The same with `share` of `k(x, x)` added to the nugget."""
-        return replace(self, nugget=self.nugget + share * self.kernel.variance) if share else self
+        return self.with_nugget(self.nugget + share * self.kernel.variance) if share else self
+
+    def with_nugget(self, nugget: float) -> Gram:
+        """The same with another nugget; what is known of the kernel is not computed again."""
+        other = replace(self, nugget=nugget)
+        vars(other).update({name: value for name, value in vars(self).items() if name == "whole_fall"})
+        return other
+
+    def extended(self, X: FloatArray) -> Gram:
+        """That of more inputs, the first of which are those here."""
+        n, other = len(self.X), replace(self, X=X)
+        if other.is_dense:
+            fall = np.empty((len(X), len(X)))
+            fall[:n, :n] = self.whole_fall
+            fall[n:] = self.kernel.fall(X[n:], X)
+            fall[:n, n:] = fall[n:, :n].T
+            vars(other)["whole_fall"] = fall
+        return other
 
     @property
     def is_dense(self) -> bool:
@@ -52,13 +66,14 @@ class Gram:
         return len(self.X) <= DENSE_LIMIT
 
     @cached_property
-    def _whole_fall(self) -> FloatArray:
+    def whole_fall(self) -> FloatArray:
+        """`k(x, x) - k(x_i, x_j)` over all the data, without nugget."""
         return self.kernel.fall(self.X, self.X)
 
     @cached_property
     def whole(self) -> FloatArray:
         """The matrix over all the data."""
-        return self._matrix(self._whole_fall)
+        return self._matrix(self.whole_fall)
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -68,64 +83,49 @@ class Gram:
     def fall(self, rows: IndexArray) -> FloatArray:
         """`k(x, x) - k(x_i, x_j)` over some rows, without nugget."""
         if self.is_dense:
-            return self._whole_fall if self._is_everything(rows) else self._whole_fall[np.ix_(rows, rows)]
+            return self.whole_fall if self._is_everything(rows) else self.whole_fall[np.ix_(rows, rows)]
         return self.kernel.fall(self.X[rows], self.X[rows])
 
     def matrix(self, rows: IndexArray) -> FloatArray:
         """The matrix over some rows."""
         return self._matrix(self.fall(rows))
 
+    def grown(self, matrix: FloatArray, rows: IndexArray, more: IndexArray) -> FloatArray:
+        """The matrix over `rows` and `more`, given that over `rows`."""
+        n, size = len(rows), len(rows) + len(more)
+        larger = np.empty((size, size))
+        larger[:n, :n] = matrix
+        larger[n:, :n] = self.kernel(self.X[more], self.X[rows])
+        larger[:n, n:] = larger[n:, :n].T
+        larger[n:, n:] = self.matrix(more)
+        return larger
+
     def combine(self, rows: IndexArray, weights: FloatArray) -> FloatArray:
         """`sum_j weights_j k(x_i, x_j)` over `j` in `rows`, for every `i`, nugget included."""
         if self.is_dense:
             return weights @ (self.whole if self._is_everything(rows) else self.whole[rows])
-        values = np.empty(len(self.X))
-        with self._columns.lock:
-            columns, places = self._columns.of(self, rows)
-            combine_rows(columns, places, len(rows), weights, values)
+        values = self._columns.combine(self.kernel, self.X, rows, weights)
         values[rows] += self.nugget * weights
         return values
 
+    def values(self, rows: IndexArray, weights: FloatArray) -> FloatArray:
+        """`sum_j weights_j k(x_i, x_j)` over all `j`, for `i` in `rows`, nugget included."""
+        if self.is_dense:
+            return self.whole[rows] @ weights
+        return self.combine(np.arange(len(self.X), dtype=np.int64), weights)[rows]
+
     def __getstate__(self) -> dict[str, object]:
         """Another process computes the matrices again: that is quicker than sending them."""
-        return {name: value for name, value in vars(self).items() if name not in ("_whole_fall", "whole")}
+        return {name: value for name, value in vars(self).items() if name not in ("whole_fall", "whole")}
 
     def _is_everything(self, rows: IndexArray) -> bool:
         return len(rows) == len(self.X) and np.array_equal(rows, np.arange(len(rows)))
 
     @cached_property
-    def _columns(self) -> _Columns:
-        return _Columns()
+    def _columns(self) -> Columns:
+        return Columns()
 
     def _matrix(self, fall: FloatArray) -> FloatArray:
         matrix = self.kernel.variance - fall
         matrix[np.diag_indices_from(matrix)] += self.nugget
         return matrix
-
-
-class _Columns:
-    """Columns of the kernel matrix that were needed so far; when there is no more room, all are forgotten."""
-
-    def __init__(self) -> None:
-        self.store = np.empty((0, 0))
-        self.place: dict[int, int] = {}
-        self.lock = Lock()
-
-    def of(self, gram: Gram, rows: IndexArray) -> tuple[FloatArray, IndexArray]:
-        """The columns as rows of a store, and where in it those for `rows` are."""
-        missing = [int(row) for row in rows if int(row) not in self.place]
-        if len(self.place) + len(missing) > len(self.store):
-            if len(self.store) < len(rows):
-                self.store = np.empty((max(len(rows), _CACHE_BYTES // (8 * len(gram.X))), len(gram.X)))
-            self.place, missing = {}, [int(row) for row in rows]
-        if missing:
-            first = len(self.place)
-            self.store[first : first + len(missing)] = gram.kernel(gram.X[missing], gram.X)
-            self.place.update({row: first + i for i, row in enumerate(missing)})
-        return self.store, np.array([self.place[int(row)] for row in rows], dtype=np.int64)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {}  # a copy in another process fills its own
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__init__()  # type: ignore[misc]

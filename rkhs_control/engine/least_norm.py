@@ -14,7 +14,7 @@ import numpy as np
 from ..arithmetic.rounding import UNIT_ROUNDOFF
 from ..data.arrays import LARGEST, FloatArray, IndexArray
 from ..errors import SolverError
-from . import path
+from . import path, walk
 from .ball_least_norm import proved_least_norm
 from .gram import Gram
 from .precise_least_norm import precise_weights
@@ -84,12 +84,19 @@ class LeastNorm:
         return max(self.proved, *norms)
 
 
-def least_norm(gram: Gram, lower: FloatArray, upper: FloatArray, *, in_balls: bool = True) -> LeastNorm:
+def least_norm(
+    gram: Gram, lower: FloatArray, upper: FloatArray, *, in_balls: bool = True, before: LeastNorm | None = None
+) -> LeastNorm:
     """The function of least norm through the intervals.
 
     Where doubles lose it, the start of paths is that along a regularised matrix, and the weights of the least norm
-    itself are found in double-double, or else their norm in ball arithmetic.
+    itself are found in double-double, or else their norm in ball arithmetic. The search may begin with what was found
+    `before` there were as many intervals.
     """
+    if before is not None and before.is_complete and before.gram.nugget == gram.nugget:
+        solution = least_norm_along(gram, lower, upper, before)
+        if solution.is_found or (solution.is_complete and gram.nugget > 0.0):
+            return solution
     for added in SEARCH_NUGGETS:
         solution = least_norm_along(gram.with_added(added), lower, upper)
         if solution.is_complete:
@@ -118,17 +125,20 @@ def _in_double_doubles(
     return replace(solution, precise=precise), precise.norm_at_least(gram, lower, upper, is_precise=True) / norm
 
 
-def least_norm_along(gram: Gram, lower: FloatArray, upper: FloatArray) -> LeastNorm:
+def least_norm_along(gram: Gram, lower: FloatArray, upper: FloatArray, before: LeastNorm | None = None) -> LeastNorm:
     """The same along one matrix, complete or not.
 
     With more data than are kept as a matrix, it works on a part of them that grows by the most violated until none is.
     """
     n = len(lower)
     if gram.is_dense:
-        return _on_rows(gram, lower, upper, rows=np.arange(n, dtype=np.int64))
-    rows = _spread_rows(n)
+        start = path.NOTHING if before is None else before.active._replace(order=before.indices)
+        return _on_rows(gram, lower, upper, rows=np.arange(n, dtype=np.int64), start=start)[0]
+    rows, start = _spread_rows(n), path.NOTHING
+    if before is not None:
+        rows, start = np.concatenate([before.indices, np.setdiff1d(rows, before.indices)]), before.active
     while True:
-        solution = _on_rows(gram, lower, upper, rows=rows)
+        solution, start = _on_rows(gram, lower, upper, rows=rows, start=start)
         values = gram.combine(solution.indices, solution.weights)
         excess = np.maximum(values - upper, lower - values)
         size = gram.kernel.variance * float(np.abs(solution.weights).sum())
@@ -145,15 +155,18 @@ def _spread_rows(n: int) -> IndexArray:
     return np.unique(np.linspace(0, n - 1, _FIRST_ROWS).astype(np.int64))
 
 
-def _on_rows(gram: Gram, lower: FloatArray, upper: FloatArray, rows: IndexArray) -> LeastNorm:
+def _on_rows(
+    gram: Gram, lower: FloatArray, upper: FloatArray, rows: IndexArray, start: path.ActiveSet
+) -> tuple[LeastNorm, path.ActiveSet]:
+    """The least norm on some rows, from a solution on fewer; and its active set, numbered as the rows are."""
     K = gram.whole if gram.is_dense else gram.matrix(rows)
-    active, is_complete = path.least_norm_solution(K, lower[rows], upper[rows])
+    active, is_complete = path.least_norm_solution(K, lower[rows], upper[rows], start)
     order = active.order
     ends = np.where(active.sides > 0, upper[rows[order]], lower[rows[order]])
     norm = math.sqrt(max(0.0, math.fsum(ends * active.weights)))  # w'Kw, without its cancellation
     rounding = UNIT_ROUNDOFF * gram.kernel.variance * float(np.abs(active.weights).sum())
     is_found = is_complete and gram.nugget == 0.0 and rounding <= _ACCURACY * float(np.abs(ends).max(initial=0.0))
-    return LeastNorm(
+    solution = LeastNorm(
         indices=rows[order],
         active=active._replace(order=np.arange(len(order))),
         norm=norm,
@@ -161,6 +174,7 @@ def _on_rows(gram: Gram, lower: FloatArray, upper: FloatArray, rows: IndexArray)
         is_complete=is_complete,
         is_found=is_found,
     )
+    return solution, active
 
 
 def noise_trail(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: float) -> tuple[FloatArray, FloatArray]:
@@ -178,7 +192,7 @@ def noise_trail(gram: Gram, lower: FloatArray, upper: FloatArray, narrowing: flo
     for added in SEARCH_NUGGETS:
         end = path.follow_noise(gram.with_added(added).matrix(rows), low, high, widest=widest, narrowing=narrowing)
         norms = np.sqrt(np.maximum(end.squares, 0.0))
-        if end.status == path.THETA_REACHED and (np.diff(norms) >= -_ACCURACY * norms[-1]).all():
+        if end.status == walk.THETA_REACHED and (np.diff(norms) >= -_ACCURACY * norms[-1]).all():
             return widest - end.thetas, norms
     raise SolverError(
         f"the frontier of the {len(lower)} intervals could not be followed to its end: rounding hides it; inputs may "

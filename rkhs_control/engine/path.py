@@ -24,30 +24,21 @@ method solves the problem a hair ahead, and the path goes on from that solution.
 Nothing here needs to be trusted: what comes out are weights, and bounds are evaluated from weights elsewhere.
 """
 
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from ..arithmetic.rounding import UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, IndexArray
-from .active_set import NEGLIGIBLE, ascend, backward, combine_rows, drop, enter, forward, settle
+from .active_set import ascend
+from .walk import LOST, NORM_REACHED, STALLED, begin, path_length, walk
 
-NORM_REACHED = 0
-"""The squared norm reached its limit."""
-THETA_REACHED = 1
-"""The parameter reached its end."""
-RAY = 2
-"""No event ahead and no growth of the norm: the section of `L` lies in the span of the active ones."""
-LOST = 3
-"""Too many steps, or a dependence that no exchange resolves."""
-
-_REFRESH_EVERY = 24
-# After so many steps of no length in a row, the path jumps ahead by this share of its length.
-_PATIENCE, _HAIR = 4, 1e-9
+# A path that stalls jumps ahead by this share of its length.
+_HAIR = 1e-9
 
 
 class ActiveSet(NamedTuple):
@@ -79,12 +70,44 @@ class PathEnd(NamedTuple):
     """Squared norms at the breakpoints."""
 
 
+class Workspace(NamedTuple):
+    """Where a path is: the arrays of `active_set`, as long as all data, and the trail of breakpoints."""
+
+    L: FloatArray
+    order: IndexArray
+    sign: IndexArray
+    alpha: FloatArray
+    rate: FloatArray
+    solved: FloatArray
+    values: FloatArray
+    value_rate: FloatArray
+    thetas: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def of(cls, size: int) -> Workspace:
+        """For so many data."""
+        L, order, sign = np.empty((size + 1, size + 1)), np.empty(size + 1, np.int64), np.zeros(size, np.int64)
+        lengths = (*3 * (size + 1,), size, size, *2 * (10 * size + 201,))
+        return cls(L, order, sign, *map(np.zeros, lengths))
+
+    def active(self, n: int) -> ActiveSet:
+        """The solution of `n` active points, copied."""
+        members = self.order[:n].copy()
+        return ActiveSet(members, self.sign[members], np.tril(self.L[:n, :n]), self.alpha[:n].copy())
+
+    def square(self, n: int, row: FloatArray, norm2: float, tau: float) -> float:
+        """The squared norm of `tau k_L + sum_a alpha_a k_a`."""
+        weights, order = self.alpha[:n], self.order[:n]
+        return tau * tau * norm2 + float(weights @ (2.0 * tau * row[order] + self.values[order]))
+
+    def ascend(self, K: FloatArray, *ends: FloatArray, theta: float, n: int) -> tuple[int, bool]:
+        """The solution at `theta`, from any other; see `active_set.ascend`."""
+        begun = (self.L, self.order, n, self.sign)
+        return ascend(K, *begun, *ends, theta, self.alpha, self.values, self.solved)  # type: ignore[call-arg, no-any-return]
+
+
 NOTHING = ActiveSet(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0)), np.empty(0))
-
-
-def least_norm_solution(K: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[ActiveSet, bool]:
-    """The function of least norm through all intervals, by the dual method; and whether it got there."""
-    return _least_norm_solution(K, lower, upper)  # type: ignore[no-any-return]
 
 
 def follow_noise(K: FloatArray, lower: FloatArray, upper: FloatArray, *, widest: float, narrowing: float) -> PathEnd:
@@ -149,6 +172,45 @@ def follow_query(
     return end
 
 
+def resume_query(
+    K: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    *,
+    row: FloatArray,
+    norm2: float,
+    before: PathEnd,
+    square_limit: float,
+    tau_end: float,
+) -> PathEnd | None:
+    """The end of a query path when there are more data than before: from where it ended without them.
+
+    The new intervals enter at the same `tau`, which makes the norm larger, and the path goes down from there. None
+    where that does not lead to `square_limit`.
+    """
+    if before.status != NORM_REACHED or before.tau <= 0.0:
+        return None
+    space, still, tau = Workspace.of(len(lower)), np.zeros(len(lower)), before.tau
+    begin(space, before.active)
+    ends = lower - tau * row, upper - tau * row, still, still
+    n, is_there = space.ascend(K, *ends, theta=0.0, n=len(before.active.order))
+    if not is_there:
+        return None
+    end = follow_query(
+        K,
+        lower,
+        upper,
+        row=row,
+        norm2=norm2,
+        start=space.active(n),
+        square=space.square(n, row, norm2, tau),
+        square_limit=square_limit,
+        tau_end=tau_end,
+        tau=tau,
+    )
+    return end if end.status == NORM_REACHED else None
+
+
 def follow_move(
     K: FloatArray,
     lower: FloatArray,
@@ -180,185 +242,48 @@ def follow_move(
     return end
 
 
-@njit(cache=True, nogil=True)
-def _follow(  # type: ignore[no-untyped-def]
-    K,
-    low,
-    high,
-    low_rate,
-    high_rate,
-    row,
-    norm2,
-    direction,
-    square_limit,
-    theta_least,
-    theta_end,
-    start,
-    start_square,
-    start_tau,
-):
-    """Follow the path from `theta = 0` and a given solution there; see the module's docstring.
-
-    Parameters
-    ----------
-    K : (n, n)
-        Kernel matrix, nugget included.
-    low, high, low_rate, high_rate : (n,)
-        The intervals at zero, and how fast their ends move.
-    row, norm2 : (n,), float
-        `L k(., x_i)` and `||L||^2`; zeros where `tau` does not move.
-    direction : float
-        1 or -1, the rate of `tau`.
-    square_limit, theta_least, theta_end : float
-        Where to stop: at a squared norm, though not before one parameter, and at the latest at another.
-    start : ActiveSet
-        The solution at zero.
-    start_square, start_tau : float
-        Squared norm and `tau` at zero.
-
-    """
-    size = K.shape[0]
-    n = start.order.size
-    L = np.empty((size + 1, size + 1))
-    order = np.empty(size + 1, dtype=np.int64)
-    alpha = np.zeros(size + 1)
-    rate = np.zeros(size + 1)
-    solved = np.empty(size + 1)
-    sign = np.zeros(size, dtype=np.int64)
-    values = np.empty(size)
-    value_rate = np.empty(size)
-    order[:n] = start.order
-    alpha[:n] = start.weights
-    L[:n, :n] = start.factor
-    for a in range(n):
-        sign[start.order[a]] = start.sides[a]
-    combine_rows(K, order, n, alpha, values)
-    for a in range(n):
-        solved[a] = high_rate[order[a]] if sign[order[a]] > 0 else low_rate[order[a]]
-    forward(L, n, solved)
-
-    # Rates that rounding does not tell from zero would let the same points leave and enter for ever.
-    least_speed = 0.0
-    for i in range(size):
-        least_speed = max(least_speed, NEGLIGIBLE * max(abs(low_rate[i]), abs(high_rate[i])))
-
-    max_steps = 10 * size + 200
-    thetas, squares = np.empty(max_steps + 1), np.empty(max_steps + 1)
-    thetas[0], squares[0] = 0.0, start_square
-    theta, square = 0.0, start_square
-    length = theta_end
-    if norm2 > 0.0:
-        length = min(length, np.sqrt(square_limit / norm2))
-    status, steps, stalled = LOST, 0, 0
-    while steps < max_steps:
-        rate[:n] = solved[:n]
-        backward(L, n, rate)
-        combine_rows(K, order, n, rate, value_rate)
-
-        # f' = direction k_L + sum rate_a k_a: squared norm, and inner product with f
-        tau = start_tau + direction * theta
-        growth, slope = norm2, tau * direction * norm2
-        for a in range(n):
-            i = order[a]
-            end_rate = high_rate[i] if sign[i] > 0 else low_rate[i]
-            growth += rate[a] * (2.0 * direction * row[i] + end_rate)
-            slope += tau * rate[a] * row[i] + alpha[a] * (direction * row[i] + end_rate)
-        growth = max(growth, 0.0)
-
-        # On a ray f stands still: weight only moves from one representation of it to another, until one runs out.
-        is_ray = norm2 > 0.0 and growth <= 64.0 * UNIT_ROUNDOFF * norm2
-        if is_ray:
-            growth, slope = 0.0, 0.0
-        least_rate = 0.0
-        for a in range(n):
-            least_rate = max(least_rate, (1e-3 if is_ray else NEGLIGIBLE) * abs(rate[a]))
-
-        event, leaving, entering, side = np.inf, -1, -1, 0
-        for a in range(n):
-            if sign[order[a]] * rate[a] > least_rate:
-                t = max(-alpha[a] / rate[a], 0.0)
-                if t < event:
-                    event, leaving = t, a
-        if not is_ray:
-            for i in range(size):
-                if sign[i] == 0:
-                    speed = value_rate[i] - high_rate[i]
-                    room = high[i] + theta * high_rate[i] - values[i]
-                    if speed > least_speed and event > 0.0 and room < event * speed:
-                        event, leaving, entering, side = max(room / speed, 0.0), -1, i, 1
-                    speed = low_rate[i] - value_rate[i]
-                    room = values[i] - low[i] - theta * low_rate[i]
-                    if speed > least_speed and event > 0.0 and room < event * speed:
-                        event, leaving, entering, side = max(room / speed, 0.0), -1, i, -1
-
-        end, end_status = theta_end - theta, THETA_REACHED
-        if norm2 > 0.0 and not is_ray:
-            # square + 2 t slope + t^2 growth = square_limit
-            room = square_limit - square
-            scale = max(abs(slope), np.sqrt(growth) * np.sqrt(abs(room)))  # squares could underflow
-            discriminant = (slope / scale) ** 2 + growth / scale * (room / scale) if scale > 0.0 else -1.0
-            if direction * room <= 0.0:
-                to_limit = 0.0
-            elif discriminant < 0.0:
-                to_limit = np.inf
-            else:
-                to_limit = room / (slope + direction * scale * np.sqrt(discriminant))
-            to_limit = max(to_limit, theta_least - theta)
-            if to_limit < end:
-                end, end_status = to_limit, NORM_REACHED
-
-        step = min(event, end)
-        if step == np.inf or (is_ray and event == np.inf):
-            status = RAY
+def _follow(
+    K: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    *,
+    low_rate: FloatArray,
+    high_rate: FloatArray,
+    row: FloatArray,
+    norm2: float,
+    direction: float,
+    square_limit: float,
+    theta_least: float,
+    theta_end: float,
+    start: ActiveSet,
+    start_square: float,
+    start_tau: float,
+) -> PathEnd:
+    """Follow the path from `theta = 0` and a given solution there, with jumps where it would circle; see `walk`."""
+    space = Workspace.of(len(low))
+    begin(space, start)
+    ends, where = (low, high, low_rate, high_rate), (row, norm2, direction, square_limit, theta_least, theta_end)
+    theta, square, n, steps = 0.0, start_square, len(start.order), 0
+    while True:
+        status, theta, square, n, steps = walk(K, *ends, *where, start_tau, theta, square, n, steps, space)
+        if status != STALLED:
             break
-        steps += 1
-        stalled = 0 if step > UNIT_ROUNDOFF * length or end <= event else stalled + 1
-        if stalled > _PATIENCE:
-            stalled = 0
-            theta = min(theta + _HAIR * length, theta_end)
-            n, is_there = ascend(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved)
-            if not is_there:
-                break
-            tau = start_tau + direction * theta
-            square = tau * tau * norm2
-            for a in range(n):
-                square += alpha[a] * (2.0 * tau * row[order[a]] + values[order[a]])
-            thetas[steps], squares[steps] = theta, square
-            continue
-        square += step * (2.0 * slope + step * growth)
-        theta += step
-        thetas[steps], squares[steps] = theta, square
-        for a in range(n):
-            alpha[a] += step * rate[a]
-        for i in range(size):
-            values[i] += step * value_rate[i]
-        if end <= event:
-            status = end_status
+        theta = min(theta + _HAIR * path_length(norm2, square_limit, theta_end), theta_end)
+        n, is_there = space.ascend(K, *ends, theta=theta, n=n)
+        if not is_there:
+            status = LOST
             break
-        if leaving >= 0:
-            n = drop(L, order, n, alpha, sign, solved, leaving)
-        else:
-            end_rate = high_rate[entering] if side > 0 else low_rate[entering]
-            n, entered = enter(K, L, order, n, alpha, sign, solved, entering, side, end_rate, 0.0)
-            if not entered:
-                break
-        if steps % _REFRESH_EVERY == 0:
-            settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved)
-
-    if status != LOST:
-        settle(K, L, order, n, sign, low, high, low_rate, high_rate, theta, alpha, values, solved)
-    members = order[:n].copy()
-    active = ActiveSet(members, sign[members], np.tril(L[:n, :n]), alpha[:n].copy())
-    trail = thetas[: steps + 1].copy(), squares[: steps + 1].copy()
-    return PathEnd(status, start_tau + direction * theta, square, active, rate[:n].copy(), trail[0], trail[1])
+        square = space.square(n, row, norm2, start_tau + direction * theta)
+        space.thetas[steps], space.squares[steps] = theta, square
+    trail = space.thetas[: steps + 1].copy(), space.squares[: steps + 1].copy()
+    return PathEnd(status, start_tau + direction * theta, square, space.active(n), space.rate[:n].copy(), *trail)
 
 
-@njit(cache=True, nogil=True)
-def _least_norm_solution(K, lower, upper):  # type: ignore[no-untyped-def]
-    size = lower.size
-    L, order = np.empty((size + 1, size + 1)), np.empty(size + 1, dtype=np.int64)
-    alpha, solved, values = np.zeros(size + 1), np.empty(size + 1), np.empty(size)
-    sign, still = np.zeros(size, dtype=np.int64), np.zeros(size)
-    n, is_there = ascend(K, L, order, 0, sign, lower, upper, still, still, 0.0, alpha, values, solved)
-    members = order[:n].copy()
-    return ActiveSet(members, sign[members], np.tril(L[:n, :n]), alpha[:n].copy()), is_there
+def least_norm_solution(
+    K: FloatArray, lower: FloatArray, upper: FloatArray, start: ActiveSet = NOTHING
+) -> tuple[ActiveSet, bool]:
+    """The function of least norm through all intervals, by the dual method from any start; and whether it got there."""
+    space, still = Workspace.of(len(lower)), np.zeros(len(lower))
+    begin(space, start)
+    n, is_there = space.ascend(K, lower, upper, still, still, theta=0.0, n=len(start.order))
+    return space.active(n), is_there

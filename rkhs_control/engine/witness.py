@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arithmetic.compiled_rounding import dot_up as compiled_dot_up
 from ..arithmetic.rounding import dot_down, dot_up, product_up, quotient_down, sqrt_up, sum_up
 from ..data.arrays import FloatArray, IndexArray
 from .functionals import Functional, Points
@@ -58,17 +59,27 @@ class Witness:
         norm_bound: float,
     ) -> tuple[float, float]:
         """`U(w)` and the norm in it, both rounded up."""
-        ends = np.where(self.weights > 0, upper[self.indices], lower[self.indices])
-        terms = dot_up(ends, self.weights)
+        terms = self._terms_up(lower, upper)
         square = self._residual(functional, gram)
         norm = self._norm_up(square, gram)
         value = _scaled_up(norm_bound, norm, terms)
-        harmless = _ACCURACY * max(abs(value), 1e-3 * norm_bound * norm)
-        # The square is off by at most its error, which is then added once more.
-        if norm_bound * square.error > harmless * norm and len(self.weights) <= _MOST_WEIGHTS:
-            norm = self._norm_up(self._refined(square, functional, gram), gram)
-            value = _scaled_up(norm_bound, norm, terms)
+        if is_rough(value, norm, square.error, norm_bound):
+            return self.refined_value(functional, gram, lower, upper, norm_bound, square)
         return value, norm
+
+    def refined_value(
+        self,
+        functional: Functional,
+        gram: Gram,
+        lower: FloatArray,
+        upper: FloatArray,
+        norm_bound: float,
+        square: Square,
+    ) -> tuple[float, float]:
+        """The same with more digits, where the square of the norm is known with a few; for not too many weights."""
+        refined = self._refined(square, functional, gram) if len(self.weights) <= _MOST_WEIGHTS else square
+        norm = self._norm_up(refined, gram)
+        return _scaled_up(norm_bound, norm, self._terms_up(lower, upper)), norm
 
     def residual_norm_up(self, functional: Functional, gram: Gram) -> float:
         """`|| L - sum_i w_i k_{x_i} ||` (with the nugget's share), rounded up."""
@@ -96,26 +107,38 @@ class Witness:
         nothing = Points(gram.X[:0], np.empty(0))
         return (self.precise_norm_up if is_precise else self.residual_norm_up)(nothing, gram)
 
-    def _residual(self, functional: Functional, gram: Gram) -> _Square:
-        X, fall = gram.X[self.indices], gram.fall(self.indices)
-        return _Square(*functional.residual(gram.kernel, X, fall=fall, weights=self.weights))
+    def _terms_up(self, lower: FloatArray, upper: FloatArray) -> float:
+        return float(
+            compiled_dot_up(np.where(self.weights > 0, upper[self.indices], lower[self.indices]), self.weights)
+        )
 
-    def _refined(self, plain: _Square, functional: Functional, gram: Gram) -> _Square:
+    def _residual(self, functional: Functional, gram: Gram) -> Square:
+        X, fall = gram.X[self.indices], gram.fall(self.indices)
+        return Square(*functional.residual(gram.kernel, X, fall=fall, weights=self.weights))
+
+    def _refined(self, plain: Square, functional: Functional, gram: Gram) -> Square:
         """The square in double-double, or else as it is."""
         pair = functional.precise_residual(gram.kernel, gram.X[self.indices], self.weights)
         if pair is None:
             return plain
-        precise = _Square(*pair)
+        precise = Square(*pair)
         # Two evaluations of one number: if they contradict each other, a kernel's formulas do not belong together.
         agree = abs(precise.value - plain.value) <= precise.error + plain.error
         return precise if precise.error < plain.error and agree else plain
 
-    def _norm_up(self, square: _Square, gram: Gram) -> float:
+    def _norm_up(self, square: Square, gram: Gram) -> float:
         nugget = product_up(gram.nugget, dot_up(self.weights, self.weights)) if gram.nugget else 0.0
         return sqrt_up(sum_up(max(square.value, 0.0), square.error, nugget))
 
 
-class _Square(NamedTuple):
+def is_rough(value: float, norm: float, error: float, norm_bound: float) -> bool:
+    """Whether `error`, of the square of a norm, shows in the bound that it is part of."""
+    harmless = _ACCURACY * max(abs(value), 1e-3 * norm_bound * norm)
+    # The square is off by at most its error, which is then added once more.
+    return norm_bound * error > harmless * norm
+
+
+class Square(NamedTuple):
     """A squared norm in floating point, and a bound on its error."""
 
     value: float

@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 
 from ..arithmetic.rounding import UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, positive
-from ..engine import path
+from ..engine import path, walk
 from ..engine.functionals import Functional
 from ..engine.least_norm import LeastNorm
 from ..engine.witness import Witness
@@ -72,7 +72,7 @@ class AlternatingEnvelope(Envelope):
             square_limit=math.inf,
             tau_end=tau_end,
         )
-        if end.status == path.RAY:  # the query lies on a datum, lambda = 0: its section is a combination of active ones
+        if end.status == walk.RAY:  # the query lies on a datum, lambda = 0: its section is a combination of active ones
             return Witness.sparse(end.active.order, -end.rates)
         if end.tau == 0.0:  # the path got lost where it started
             return Witness(end.active.order[:0], end.rates[:0])

@@ -25,6 +25,9 @@ from ..kernels.base import Kernel
 from ..parallel import in_parallel
 from .constraint import Constraint
 
+_AT_ONCE = 32
+"""Queries per task: enough to pay for its journey, and never a matter of how many workers there are."""
+
 
 @dataclass(frozen=True, eq=False)
 class Side:
@@ -123,8 +126,7 @@ class Envelope(ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "nugget", non_negative(self.nugget, "nugget"))
         # A nugget would let functions miss the intervals.
-        gram = Gram(self.data.X, self.kernel) if self.nugget else self.gram
-        start = least_norm(gram, self.data.lower, self.data.upper) if self.nugget else self.least_norm
+        gram, start = (self._plain_gram, self._plain_least_norm) if self.nugget else (self.gram, self.least_norm)
         self.norm_bound.require_consistent(gram, start, self.data)
 
     def __repr__(self) -> str:
@@ -157,6 +159,15 @@ class Envelope(ABC):
         return least_norm(self.gram, self.data.lower, self.data.upper)
 
     @cached_property
+    def _plain_gram(self) -> Gram:
+        """Without the nugget."""
+        return self.gram.with_nugget(0.0)
+
+    @cached_property
+    def _plain_least_norm(self) -> LeastNorm:
+        return least_norm(self._plain_gram, self.data.lower, self.data.upper)
+
+    @cached_property
     def sides(self) -> tuple[Side, Side]:
         """Seen from below, and from above."""
         lower, upper = self.data.lower, self.data.upper
@@ -170,15 +181,36 @@ class Envelope(ABC):
         if data is not self.data and not np.array_equal(data.X, self.data.X):
             raise InputError("with_assumptions takes data at the same inputs")
         other = object.__new__(type(self))
-        kept = {"gram"} if data is not self.data else {"gram", "least_norm", "sides"}
+        kept = {"gram", "_plain_gram"}
+        if data is self.data:
+            kept |= {"least_norm", "_plain_least_norm", "sides"}
         vars(other).update({name: value for name, value in vars(self).items() if name in kept})
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         other.__init__(**{**given, "data": data, "norm_bound": norm_bound})  # type: ignore[misc]
         return other
 
+    def with_more(self, data: Observations) -> Self:
+        """The same envelope for more data, the first of which are at the inputs that it has.
+
+        Kernel matrix and least norm go on from what is known; data that refute the norm bound are refused.
+        """
+        if not np.array_equal(data.X[: len(self.data)], self.data.X):
+            raise InputError("with_more takes data whose first inputs are those of the envelope")
+        other, gram = object.__new__(type(self)), self.gram.extended(data.X)
+        solution = least_norm(gram, data.lower, data.upper, before=self.least_norm)
+        vars(other).update(gram=gram, least_norm=solution)
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        other.__init__(**{**given, "data": data})  # type: ignore[misc]
+        return other
+
     @abstractmethod
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
         """An upper bound of every functional for the data as seen from `side`."""
+
+    def value_bounds(self, sides: Sequence[Side], Z: FloatArray) -> list[list[UpperBound]]:
+        """`upper_bounds` of the values at the rows of `Z`, which are finite, from each side."""
+        functionals = [Points.value(z) for z in Z]
+        return [self.upper_bounds(side, functionals) for side in sides]
 
     def end_gradient(self, z: FloatArray, side: int, witness: Witness | None) -> FloatArray:
         """How fast the lower (`side` 0) or upper (1) bound of `f(z)` moves with `z`; NaN where it has a kink.
@@ -225,18 +257,9 @@ class Envelope(ABC):
         self, functionals: Sequence[Functional], n_jobs: int | None
     ) -> tuple[list[UpperBound], list[UpperBound]]:
         """Upper bounds of every functional, seen from below and from above."""
-        from joblib import effective_n_jobs
-
-        workers = effective_n_jobs(n_jobs)
-        if workers == 1 or len(functionals) < 2:
-            below, above = (self.upper_bounds(side, functionals) for side in self.sides)
-            return below, above
-        # a few chunks per worker: long enough to pay for their journey, short enough to share out evenly
-        chunks = np.array_split(np.arange(len(functionals)), min(len(functionals), 4 * workers))
-        tasks = [(side, [functionals[i] for i in chunk]) for side in self.sides for chunk in chunks]
-        parts = list(in_parallel(self.upper_bounds, tasks, n_jobs))
-        half = len(chunks)
-        return list(chain(*parts[:half])), list(chain(*parts[half:]))
+        parts = [functionals[first : first + _AT_ONCE] for first in range(0, len(functionals), _AT_ONCE)]
+        found = list(in_parallel(self.upper_bounds, ((side, part) for side in self.sides for part in parts), n_jobs))
+        return list(chain(*found[: len(parts)])), list(chain(*found[len(parts) :]))
 
     def refuse_inverted(self, lower: FloatArray, upper: FloatArray) -> None:
         """A lower bound above an upper one proves that no function fits: the assumptions contradict each other."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arithmetic.rounding import dot_up, enlarged, product_up, sum_up
+from ..arithmetic.compiled_rounding import dot_up
+from ..arithmetic.rounding import enlarged, product_up, sum_up
 from ..assumptions.regression import KernelModel
 from ..data.arrays import FloatArray
-from ..engine.functionals import Functional
+from ..engine.functionals import Functional, Points
 from ..engine.witness import Witness
 from .base import Envelope, Side, UpperBound
 from .projection import deviation_up, distance_up
@@ -36,21 +37,28 @@ class ClosedFormEnvelope(Envelope):
         self.data.require_two_sided()
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
+        return self._seen_from(side, map(self._middle_and_width, functionals))
+
+    def value_bounds(self, sides: Sequence[Side], Z: FloatArray) -> list[list[UpperBound]]:
+        found = [self._middle_and_width(Points.value(z)) for z in Z]
+        return [self._seen_from(side, found) for side in sides]
+
+    def _seen_from(self, side: Side, found: Iterable[tuple[float, float]]) -> list[UpperBound]:
         sign = -1.0 if side.is_mirrored else 1.0
-        y = sign * self.data.centre
-        bounds = []
-        for functional in functionals:
-            row = functional.row(self.kernel, self.data.X)
-            weights = self.gram.spectrum.solve(row, self.nugget)
-            nominal = sign * self._nominal(functional)
-            offset = max(dot_up(y, weights) - nominal, nominal + dot_up(-y, weights))
-            width = sum_up(
-                deviation_up(functional, self.gram, weights, centre=self._centre, furthest=self._furthest),
-                dot_up(np.abs(weights), self.data.half_width),
-                enlarged(offset, roundings=4),
-            )
-            bounds.append(UpperBound(sum_up(nominal, width)))
-        return bounds
+        return [UpperBound(sum_up(sign * middle, width)) for middle, width in found]
+
+    def _middle_and_width(self, functional: Functional) -> tuple[float, float]:
+        """Of the bounds, which are as far from the middle on both sides."""
+        y, row = self.data.centre, functional.row(self.kernel, self.data.X)
+        weights = self.gram.spectrum.solve(row, self.nugget)
+        nominal = self._nominal(functional)
+        offset = max(dot_up(y, weights) - nominal, nominal + dot_up(-y, weights))
+        width = sum_up(
+            deviation_up(functional, self.gram, weights, centre=self._centre, furthest=self._furthest),
+            dot_up(np.abs(weights), self.data.half_width),
+            enlarged(offset, roundings=4),
+        )
+        return nominal, width
 
     def upper_gradient(self, side: Side, z: FloatArray, witness: Witness | None) -> FloatArray:
         """That of the smoothed bound, by CasADi."""

@@ -6,33 +6,39 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..arithmetic.rounding import UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, IndexArray
-from ..engine import path
+from ..engine import path, walk
 from ..engine.functionals import Derivative, Functional, Points
 from ..engine.gram import DENSE_LIMIT
 from ..engine.least_norm import SEARCH_NUGGETS, LeastNorm, least_norm_along
-from ..engine.witness import Witness
+from ..engine.queries import (
+    LARGEST_TAU,
+    LEAST_TAU,
+    NEIGHBOUR,
+    NOTHING,
+    PointFunctionals,
+    QueryEnd,
+    Start,
+    follow_queries,
+    neighbours_in_turn,
+)
+from ..engine.witness import Square, Witness, is_rough
 from ..errors import InputError
 from .base import Band, Envelope, Side, UpperBound
 
 SMALL_GAP = 1e-7
 """A bound whose gap is above this share of it is looked for again along a regularised path."""
 
-# Below the least tau (times the weights of the start) the weights of the witness, and above the largest (times the
-# norm bound) those of the worst-case function, are so large that rounding hides what they add up to.
-_LEAST_TAU, _LARGEST_TAU = 1e-7, 1e8
-# A functional of so small a squared norm, as a share of k(x, x), is not worth a path.
-_NOTHING = 1e-140
-# Rows that differ by no more than this share belong to neighbouring queries.
-_NEIGHBOUR = 0.1
+# So many queries are followed in one compiled call.
+_AT_ONCE = 256
 # With more data than are kept as a matrix: how many rows a path starts with, how many it may gain at a time
-_NEAREST, _ROWS_PER_ROUND, _MAX_ROUNDS = 192, 64, 60
+_NEAREST, _ROWS_PER_ROUND, _MAX_ROUNDS = 192, 128, 60
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,12 +93,66 @@ class OptimalEnvelope(Envelope):
         return self.functional_bounds([Points.difference(a, b) for a, b in zip(first, second, strict=True)], n_jobs)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
+        alike = {len(f.points) if type(f) is Points else 0 for f in functionals}
+        if len(alike) == 1 and 0 not in alike:
+            points = np.stack([f.points for f in functionals])  # type: ignore[attr-defined]
+            coefficients = np.stack([f.coefficients for f in functionals])  # type: ignore[attr-defined]
+            return self._all_at_once([side], points, coefficients)[0]
+        return self._one_by_one(side, functionals)
+
+    def value_bounds(self, sides: Sequence[Side], Z: FloatArray) -> list[list[UpperBound]]:
+        return self._all_at_once(sides, Z[:, None], np.ones((len(Z), 1)))
+
+    @cached_property
+    def _side_starts(self) -> tuple[Start, Start]:
+        """Where paths start, seen from below and from above."""
+        below, above = self.sides
+        return (
+            Start.of(below.lower, below.upper, self.least_norm.mirrored()),
+            Start.of(above.lower, above.upper, self.least_norm),
+        )
+
+    def _all_at_once(
+        self, sides: Sequence[Side], points: FloatArray, coefficients: FloatArray
+    ) -> list[list[UpperBound]]:
+        """Bounds of `sum_p coefficients_p f(points_p)`, arrays of `(m, n_points, n_dims)` and `(m, n_points)`."""
+        if not (self.gram.is_dense and self.least_norm.gram is self.gram):
+            functionals = [Points(*pair) for pair in zip(points, coefficients, strict=True)]
+            return [self._one_by_one(side, functionals) for side in sides]
+        bounds: list[dict[int, UpperBound]] = [{} for _ in sides]
+        for first in range(0, len(points), _AT_ONCE):
+            some = first + neighbours_in_turn(self.kernel, points[first : first + _AT_ONCE, 0])
+            queries = PointFunctionals.of(self.kernel, self.data.X, points[some], coefficients[some])
+            for found, side in zip(bounds, sides, strict=True):
+                start = self._side_starts[0 if side.is_mirrored else 1]
+                ends = follow_queries(self.gram, start, queries, self.radius)
+                for q, end in zip(some.tolist(), ends, strict=True):
+                    bound = None if end is None else self._tight_bound(side, end, points[q], coefficients[q])
+                    found[q] = bound or self._one_by_one(side, [Points(points[q], coefficients[q])])[0]
+        return [[found[q] for q in range(len(points))] for found in bounds]
+
+    def _tight_bound(
+        self, side: Side, end: QueryEnd, points: FloatArray, coefficients: FloatArray
+    ) -> UpperBound | None:
+        """What the end of a path proves, with more digits where that shows; none where the gap is not small."""
+        value, norm = end.value, end.norm
+        if is_rough(value, norm, end.error, self.radius):
+            functional, square = Points(points, coefficients), Square(end.square, end.error)
+            value, norm = end.witness.refined_value(
+                functional, self.gram, side.lower, side.upper, self.radius, square=square
+            )
+        slack = end.violation * end.steepest + max(0.0, end.tau * norm - self.radius) * norm
+        gap = max(0.0, value - end.attained) + slack
+        is_tight = gap <= SMALL_GAP * max(abs(value), 1e-3 * self.radius * math.sqrt(end.norm2))
+        return UpperBound(value, gap, end.witness) if is_tight else None
+
+    def _one_by_one(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
         bounds: list[UpperBound] = []
         previous: _WorstCase | None = None
         for functional in functionals:
             row = functional.row(self.kernel, self.data.X)
             query = _Query(functional, row, functional.squared_norm(self.kernel))
-            if query.norm2 > _NOTHING * self.kernel.variance:
+            if query.norm2 > NOTHING * self.kernel.variance:
                 bound, previous = self._upper_bound(side, query, previous)
             else:
                 bound = self._trivial_bound(functional)
@@ -119,7 +179,7 @@ class OptimalEnvelope(Envelope):
             best = replace(best, gap=min(self._gap(best, best_norm, e, functional=functional) for e in attained))
             if best.gap <= SMALL_GAP * max(abs(best.value), 1e-3 * largest):
                 break
-            if end.status == path.RAY and best.gap <= 1e-6 * largest:
+            if end.status == walk.RAY and best.gap <= 1e-6 * largest:
                 break  # next to a datum, doubles do not tell more
         return best, end
 
@@ -151,44 +211,51 @@ class OptimalEnvelope(Envelope):
         if side.is_mirrored:
             start = start.mirrored()
         if self.gram.is_dense:
-            return self._follow(side, start, query, rows=np.arange(len(query.row)), order=start.indices)[0]
-        nearest = np.argsort(-np.abs(query.row))[:_NEAREST]
-        rows = np.concatenate([start.indices, np.setdiff1d(nearest, start.indices)])
+            rows = np.arange(len(query.row))
+            end = self._follow(side, start, query, rows=rows, K=start.gram.whole, order=start.indices)
+            return self._at_end(side, query, rows=rows, end=end)[0]
+        near = np.argsort(-np.abs(query.row))[:_NEAREST]
+        rows = np.concatenate([start.indices, np.setdiff1d(near, start.indices)])
+        K, before = start.gram.matrix(rows), None
         for _ in range(_MAX_ROUNDS):
-            end, violations = self._follow(side, start, query, rows=rows, order=start.active.order)
+            end = self._follow(side, start, query, rows=rows, K=K, order=start.active.order, before=before)
+            worst_case, violations = self._at_end(side, query, rows=rows, end=end)
             violations[rows] = 0.0
             worst = np.argsort(-violations)[:_ROWS_PER_ROUND]
             worst = worst[violations[worst] > 1e-12 * self.radius]
             if len(worst) == 0:
                 break
+            K, before = start.gram.grown(K, rows, worst), end
             rows = np.concatenate([rows, worst])
-        return end
+        return worst_case
 
     def _follow(
-        self, side: Side, start: LeastNorm, query: _Query, rows: IndexArray, order: IndexArray
-    ) -> tuple[_WorstCase, FloatArray]:
-        """One path on the given rows, among which `order` are those of the start; violations on all data."""
+        self,
+        side: Side,
+        start: LeastNorm,
+        query: _Query,
+        *,
+        rows: IndexArray,
+        K: FloatArray,
+        order: IndexArray,
+        before: path.PathEnd | None = None,
+    ) -> path.PathEnd:
+        """One path on the given rows, among which `order` are those of the start; or on from `before` the last came."""
+        ends, limit, tau_end = (side.lower[rows], side.upper[rows]), self.radius**2, self._largest_tau(query)
+        own: dict[str, Any] = {"row": query.row[rows], "norm2": query.norm2, "square_limit": limit, "tau_end": tau_end}
+        resumed = None if before is None else path.resume_query(K, *ends, **own, before=before)
+        if resumed is not None:
+            return resumed
         heaviest = float(np.abs(start.weights).sum()) * math.sqrt(self.kernel.variance / query.norm2)
-        end = path.follow_query(
-            start.gram.whole if start.gram.is_dense else start.gram.matrix(rows),
-            side.lower[rows],
-            side.upper[rows],
-            row=query.row[rows],
-            norm2=query.norm2,
-            start=start.active._replace(order=order),
-            square=start.norm**2,
-            square_limit=self.radius**2,
-            tau_end=self._largest_tau(query),
-            tau_least=_LEAST_TAU * heaviest,
-        )
-        return self._at_end(side, query, rows=rows, end=end)
+        first, square = start.active._replace(order=order), start.norm**2
+        return path.follow_query(K, *ends, **own, start=first, square=square, tau_least=LEAST_TAU * heaviest)
 
     def _move(self, side: Side, previous: _WorstCase, query: _Query) -> _WorstCase | None:
         """From the end of a neighbour's path to that of `query`: first to the query, then to the norm bound."""
         K, tau = self.gram.whole, previous.tau
         rows = {"row": previous.query.row, "new_row": query.row}
         moved = path.follow_move(K, side.lower, side.upper, **rows, tau=tau, start=previous.active)
-        if moved.status != path.THETA_REACHED:
+        if moved.status != walk.THETA_REACHED:
             return None
         order, weights = moved.active.order, moved.active.weights
         square = tau * tau * query.norm2 + 2.0 * tau * float(query.row[order] @ weights)
@@ -205,7 +272,7 @@ class OptimalEnvelope(Envelope):
             tau=tau,
             tau_end=self._largest_tau(query),
         )
-        if end.status != path.NORM_REACHED:
+        if end.status != walk.NORM_REACHED:
             return None
         return self._at_end(side, query, rows=np.arange(len(query.row)), end=end)[0]
 
@@ -228,13 +295,13 @@ class OptimalEnvelope(Envelope):
         return worst_case, violations
 
     def _largest_tau(self, query: _Query) -> float:
-        return _LARGEST_TAU * self.radius / math.sqrt(query.norm2)
+        return LARGEST_TAU * self.radius / math.sqrt(query.norm2)
 
     def _candidates(self, end: _WorstCase, functional: Functional) -> Iterator[Witness]:
         """Weights worth evaluating; each one proves a bound, the least counts."""
         if end.has_section:
             yield end.section
-            if end.status == path.NORM_REACHED:
+            if end.status == walk.NORM_REACHED:
                 return
         indices = end.active.order
         yield Witness(indices[:0], end.rates[:0])
@@ -255,7 +322,7 @@ class OptimalEnvelope(Envelope):
         By duality, a function that violates intervals by v and the norm bound by e is within `v ||w||_1 + e norm` of
         what is attainable, with the best weights w; those of the bound and of the function stand in for them.
         """
-        if bound.witness is None or end.status == path.LOST:
+        if bound.witness is None or end.status == walk.LOST:
             return math.inf
         own = end.section.weights if end.has_section else end.rates
         if not end.has_section:
@@ -304,7 +371,7 @@ class _WorstCase:
 
     def is_neighbour_of(self, query: _Query) -> bool:
         """Whether moving from here is likely to be quicker than following the whole path."""
-        if self.status != path.NORM_REACHED or len(query.row) > DENSE_LIMIT:
+        if self.status != walk.NORM_REACHED or len(query.row) > DENSE_LIMIT:
             return False
         change = float(np.abs(query.row - self.query.row).max())
-        return change <= _NEIGHBOUR * float(np.abs(query.row).max())
+        return change <= NEIGHBOUR * float(np.abs(query.row).max())

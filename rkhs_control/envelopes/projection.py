@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arithmetic.rounding import UNIT_ROUNDOFF, dot_up, product_up, sqrt_up, sum_up
+from ..arithmetic.compiled_rounding import dot_up
+from ..arithmetic.rounding import UNIT_ROUNDOFF, product_up, sqrt_up, sum_up
 from ..data.arrays import FloatArray, IndexArray
 from ..engine.functionals import Functional
 from ..engine.gram import Gram
@@ -25,15 +26,15 @@ def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, *, cen
     n = len(gram.X)
     everywhere: IndexArray = np.arange(n, dtype=np.int64)
     distance = Witness(everywhere, weights).residual_norm_up(functional, gram)
-    row = functional.row(gram.kernel, gram.X)
-    residual = row - gram.combine(everywhere, weights)
+    row = functional.row(gram.kernel, gram.X[centre.indices])
+    residual = row - gram.values(centre.indices, weights)
     # Errors of the kernel values and of the sums in `residual`, entry by entry
     relative = gram.kernel.rounding(gram.X.shape[1]) + (n + 8) * UNIT_ROUNDOFF
     size = (gram.kernel.variance + gram.nugget) * float(np.abs(weights).sum())
     error = functional.row_error(gram.kernel) + 2.0 * UNIT_ROUNDOFF * np.abs(row) + relative * size
     return sum_up(
         product_up(furthest, distance),
-        dot_up(np.abs(centre.weights), (np.abs(residual) + error)[centre.indices]),
+        dot_up(np.abs(centre.weights), np.abs(residual) + error),
     )
 
 

@@ -112,15 +112,16 @@ class Radial(Kernel):
     def casadi(self, x: Any, Y: FloatArray) -> Any:
         import casadi
 
-        scale = casadi.repmat(casadi.DM(self._lengthscales(Y.shape[1])), 1, Y.shape[0])
-        difference = (casadi.repmat(x, 1, Y.shape[0]) - Y.T) / scale
+        # Column by column: what kernels of other lengthscales, or of fewer dimensions, have in common is then the same.
+        columns = zip(casadi.vertsplit(x), Y.T, self._lengthscales(Y.shape[1]).tolist(), strict=True)
+        squares = sum((entry - casadi.DM(column)) ** 2 / scale**2 for entry, column, scale in columns)
         # The root of a Matern kernel has no derivative at zero; so small a shift leaves every value as it is.
-        return self.profile(casadi.sum1(difference**2) + 1e-100, casadi)
+        return self.profile(squares + 1e-100, casadi).T
 
     def _squared_distances(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
             raise InputError(f"a kernel takes two arrays (n, n_dims) of the same n_dims; got {X.shape} and {Y.shape}")
-        return _squared_distances(X, Y, self._lengthscales(X.shape[1]))  # type: ignore[no-any-return]
+        return _squared_distances(_read_only(X), _read_only(Y), self._lengthscales(X.shape[1]))  # type: ignore[no-any-return]
 
     def _lengthscales(self, n_dims: int) -> FloatArray:
         if isinstance(self.lengthscale, float):
@@ -270,6 +271,13 @@ def Matern(lengthscale: float | Sequence[float], nu: float = 2.5) -> Radial:
     if nu not in families:
         raise InputError(f"nu must be 0.5, 1.5 or 2.5; got {nu}")
     return families[nu](lengthscale)
+
+
+def _read_only(X: FloatArray) -> FloatArray:
+    """A view that is, whatever `X` is: what may be written to would be another type, and compiled a second time."""
+    view = np.ascontiguousarray(X)[:]
+    view.flags.writeable = False
+    return view
 
 
 @njit(cache=True, nogil=True)

@@ -10,20 +10,16 @@ problem depends on the seed and its number alone, so that any one can be run aga
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from flint import arb, ctx
 
-from .. import __version__
 from ..data.arrays import LARGEST
 from ..envelopes.alternating import AlternatingEnvelope
 from ..envelopes.base import Envelope
@@ -32,7 +28,7 @@ from ..envelopes.conic import ConicEnvelope
 from ..envelopes.energy import EnergyEnvelope
 from ..envelopes.lipschitz import LipschitzEnvelope
 from ..envelopes.optimal import OptimalEnvelope
-from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
+from ..errors import ContradictoryDataError, FalsifiedNormBoundError
 from ..parallel import Progress, in_parallel
 from ..prediction.predictor import MultiStepPredictor
 from .plants import Plant, draw_plant
@@ -238,54 +234,21 @@ class Campaign:
     cases: int
     seed: int
     norm_factor: float = 1.0
-    version: str = __version__
 
-    def run(self, jobs: int = 1, file: Path | None = None, progress: Progress | None = None) -> Tally:
-        """All problems; what is done already is read from `file`, and the rest is kept there as the work goes on."""
-        chunks = range(0, self.cases, _CHUNK)
-        done = {} if file is None else self._done(file)
-        waiting = [first for first in chunks if first not in done]
-        results = in_parallel(self._run_chunk, [(first,) for first in waiting], jobs)
-        for first, tally in zip(waiting, results, strict=True):
-            done[first] = tally
-            if file is not None:
-                self._keep(done, file)
+    def run(self, jobs: int = 1, progress: Progress | None = None) -> Tally:
+        """All problems, in chunks that a `restartable` block keeps."""
+        ends = [(first, min(first + _CHUNK, self.cases)) for first in range(0, self.cases, _CHUNK)]
+        tasks = [(self.seed, self.norm_factor, first, last) for first, last in ends]
+        total = Tally()
+        for tally in in_parallel(_run_chunk, tasks, jobs):
+            total.add(tally)
             if progress is not None:
-                progress(sum(tally.problems for tally in done.values()), self.cases)
-        return _sum(done)
-
-    def _run_chunk(self, first: int) -> Tally:
-        numbers = range(first, min(first + _CHUNK, self.cases))
-        return _sum({number: run_case(self.seed, number, self.norm_factor) for number in numbers})
-
-    def _keep(self, done: dict[int, Tally], file: Path) -> None:
-        """Write the file anew beside the old one, and put it in its place."""
-        content = {
-            "settings": asdict(self),
-            "total": asdict(_sum(done)),
-            "chunks": {first: asdict(tally) for first, tally in sorted(done.items())},
-        }
-        beside = file.with_name(f"{file.name}.{os.getpid()}")
-        beside.write_text(json.dumps(content, indent=1) + "\n")
-        os.replace(beside, file)
-
-    def _done(self, file: Path) -> dict[int, Tally]:
-        """What an earlier run with the same settings has kept."""
-        if not file.exists():
-            return {}
-        try:
-            content = json.loads(file.read_text())
-            settings, chunks = content["settings"], content["chunks"]
-            done = {int(first): Tally(**tally) for first, tally in chunks.items()}
-        except (AttributeError, ValueError, TypeError, KeyError):
-            raise InputError(f"{file} is not a file that this campaign has kept; choose another") from None
-        if settings != asdict(self):
-            raise InputError(f"{file} was kept with other settings, {settings}; choose another file, or remove it")
-        return done
+                progress(total.problems, self.cases)
+        return total
 
 
-def _sum(done: dict[int, Tally]) -> Tally:
+def _run_chunk(seed: int, norm_factor: float, first: int, last: int) -> Tally:
     total = Tally()
-    for _, tally in sorted(done.items()):
-        total.add(tally)
+    for number in range(first, last):
+        total.add(run_case(seed, number, norm_factor))
     return total

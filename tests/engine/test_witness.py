@@ -9,7 +9,7 @@ from flint import arb, ctx
 from problems import ball_kernel, henon, henon_envelope, random_problem
 
 import rkhs_control as rc
-from rkhs_control.engine import gram
+from rkhs_control.engine import columns, gram
 from rkhs_control.engine.functionals import Points
 from rkhs_control.engine.witness import Witness
 
@@ -161,7 +161,7 @@ def test_kernels_without_a_second_formula_or_with_a_wrong_one_keep_their_plain_n
 def test_columns_computed_on_demand_are_those_of_the_matrix(rng, monkeypatch):
     """However the requests come, and however often the store has to be given up."""
     monkeypatch.setattr(gram, "DENSE_LIMIT", 10)
-    monkeypatch.setattr(gram, "_CACHE_BYTES", 8 * 50 * 12)
+    monkeypatch.setattr(columns, "_BYTES", 8 * 50 * 12)
     X, kernel = rng.uniform(-1, 1, (50, 2)), rc.Matern(0.5, nu=1.5)
     lazy = gram.Gram(X, kernel, nugget=0.1)
     whole = kernel(X) + 0.1 * np.eye(50)

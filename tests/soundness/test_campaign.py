@@ -11,6 +11,7 @@ from flint import arb, ctx
 from problems import ball_kernel, random_kernel, random_radial
 
 import rkhs_control as rc
+from rkhs_control import restart
 from rkhs_control.arithmetic.balls import float_up
 from rkhs_control.cli import app as cli
 from rkhs_control.cli import tables as console
@@ -203,43 +204,33 @@ def quick(monkeypatch):
     return numbers
 
 
-def test_a_campaign_goes_on_from_its_file(quick, tmp_path):
-    file, reports = tmp_path / "kept.json", []
-    campaign = Campaign(50, seed=1)
-
-    def interrupt(done, total):
+def interrupting(reports):
+    def progress(done, total):
         reports.append((done, total))
         if done == 40:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        campaign.run(file=file, progress=interrupt)
+    return progress
+
+
+def test_a_campaign_goes_on_where_it_stopped(quick, tmp_path, monkeypatch):
+    monkeypatch.setattr(restart, "_WORTH_KEEPING", 0.0)
+    campaign, reports = Campaign(50, seed=1), []
+    with pytest.raises(KeyboardInterrupt), rc.restartable(tmp_path):
+        campaign.run(progress=interrupting(reports))
     assert reports == [(20, 50), (40, 50)]
-    assert json.loads(file.read_text())["total"]["problems"] == 40
     quick.clear()
-    total = campaign.run(file=file)
+    with rc.restartable(tmp_path):
+        Campaign(40, seed=2).run(progress=lambda done, total: None)
+        assert quick == list(range(40)), "another seed has other problems"
+        quick.clear()
+        total = campaign.run()
     assert quick == list(range(40, 50))
     assert (total.problems, total.bounds, total.escapes, total.tightest) == (50, 100, 1, 0.5)
-    assert [path.name for path in tmp_path.iterdir()] == ["kept.json"]
-    quick.clear()
-    assert campaign.run(file=file) == total
-    assert quick == []
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"settings": 1}', '{"settings": {}, "chunks": {"0": {"nonsense": 1}}}'])
-def test_files_of_others_are_not_overwritten(quick, tmp_path, content):
-    file = tmp_path / "kept.json"
-    file.write_text(content)
-    with pytest.raises(rc.InputError, match="not a file that this campaign has kept"):
-        Campaign(50, seed=1).run(file=file)
-    assert file.read_text() == content
-    file.unlink()
-    Campaign(50, seed=1).run(file=file)
-    with pytest.raises(rc.InputError, match=r"other settings, .*'seed': 1"):
-        Campaign(50, seed=2).run(file=file)
 
 
 def test_the_command_prints_what_was_found_and_how_to_run_it_again(quick, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
     def command(*arguments):
@@ -260,14 +251,16 @@ def test_the_command_prints_what_was_found_and_how_to_run_it_again(quick, tmp_pa
     assert "refusals are right" in text
 
 
-def test_an_interrupted_command_says_that_its_work_is_kept(quick, tmp_path, capfd, monkeypatch):
-    file = tmp_path / "kept.json"
-    Campaign(50, seed=0).run(file=file)
-    monkeypatch.setattr(Campaign, "run", lambda self, *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["bench", "soundness", "--cases", "50", "--json", str(file)])
-    assert stop.value.code == cli.INTERRUPTED
-    assert "goes on from there" in " ".join("".join(capfd.readouterr()).split())
+def test_an_interrupted_command_says_that_its_work_is_kept(quick, run, monkeypatch):
+    monkeypatch.setattr(restart, "_WORTH_KEEPING", 0.0)
+    monkeypatch.setattr(console, "_lines", lambda screen, stage: interrupting([]))
+    code, text = run("bench", "soundness", "--cases", "50", "--jobs", "1")
+    assert code == cli.INTERRUPTED
+    assert "the same command goes on from there" in text
+    monkeypatch.setattr(console, "_lines", lambda screen, stage: lambda done, total: None)
+    code, text = run("bench", "soundness", "--cases", "50", "--jobs", "1")
+    assert code == 1
+    assert "2 parts that an earlier run had finished were taken from it" in text
 
 
 def test_texts_of_errors_cannot_change_the_terminal():

@@ -1,0 +1,30 @@
+"""A word to whoever waits while the engine is compiled, which happens once per machine and version."""
+
+from __future__ import annotations
+
+import sys
+
+from numba.core.event import Event, Listener, register
+
+_WORD = "rkhs_control: compiling, which takes part of a minute and is done once (numba keeps what it compiles)"
+
+
+class _Teller(Listener):
+    """Says so when the first function of the engine is compiled; those found in numba's cache are not."""
+
+    has_told = False
+
+    def on_start(self, event: Event) -> None:
+        module = str(event.data["dispatcher"].py_func.__module__)
+        if not self.has_told and module.startswith(f"{__package__}."):
+            self.has_told = True
+            print(_WORD, file=sys.stderr)
+
+    def on_end(self, event: Event) -> None:
+        """Nothing to say."""
+
+
+def tell_when_compiling() -> None:
+    """From now on, if there is a terminal to tell it to."""
+    if sys.stderr.isatty():
+        register("numba:compile", _Teller())  # type: ignore[no-untyped-call]
