@@ -19,14 +19,17 @@ from itertools import product
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from ..arithmetic.rounding import LOST_PRODUCTS, UNDERFLOW, enlarged, further_out, outwards, up
 from ..assumptions.intervals import displacement
 from ..assumptions.priors import AffinePrior, Prior
-from ..data.arrays import FloatArray, IndexArray
-from ..engine.functionals import Derivative, Functional, Points
+from ..data.arrays import FloatArray, IndexArray, as_floats, require_finite
+from ..data.trajectories import Trajectories
+from ..engine.functionals import Derivative, Functional
 from ..engine.witness import Witness
 from ..envelopes.base import Envelope, UpperBound
+from ..errors import InputError
 from ..kernels.base import Kernel
 
 MOST_CORNERS = 4
@@ -126,16 +129,45 @@ class ArgumentBoxes:
 
 def set_ends(envelope: Envelope, prior: Prior, boxes: ArgumentBoxes, side: int) -> SetEnds:
     """Upper bounds (`side` 1) of `m + g` over every box, or (0) of `-(m + g)`."""
+    return _ends(envelope, prior, boxes, (side,))[0]
+
+
+def both_ends(envelope: Envelope, prior: Prior, boxes: ArgumentBoxes) -> tuple[SetEnds, SetEnds]:
+    """Upper bounds of `-(m + g)` over every box, and of `m + g`."""
+    below, above = _ends(envelope, prior, boxes, (0, 1))
+    return below, above
+
+
+def _ends(envelope: Envelope, prior: Prior, boxes: ArgumentBoxes, sides: tuple[int, ...]) -> list[SetEnds]:
     kernel, norm = envelope.kernel, envelope.radius
     method, centres = boxes.method_for(kernel, norm), boxes.centres[:, None]
     points = np.concatenate([centres, boxes.corners], axis=1) if method == "corners" else centres
     flat = points.reshape(-1, points.shape[2])
-    bounds = envelope.upper_bounds(envelope.sides[side], [Points.value(z) for z in flat])
+    found = envelope.value_bounds([envelope.sides[side] for side in sides], flat)
+    return [
+        _set_ends(envelope, prior, boxes, side, method, points, bounds)
+        for side, bounds in zip(sides, found, strict=True)
+    ]
+
+
+def _set_ends(
+    envelope: Envelope,
+    prior: Prior,
+    boxes: ArgumentBoxes,
+    side: int,
+    method: Method,
+    points: FloatArray,
+    bounds: list[UpperBound],
+) -> SetEnds:
+    kernel, norm, centres = envelope.kernel, envelope.radius, boxes.centres[:, None]
     values, gaps = (np.array([getattr(b, key) for b in bounds]).reshape(points.shape[:2]) for key in ("value", "gap"))
     values = _with_prior(values, prior, points if isinstance(prior, AffinePrior) else centres, side)
     blur = 0.0 if prior is None or method == "point" else prior.blur(boxes.noise)
     witnesses = [tuple(b.witness for b in row) for row in _rows(bounds, points.shape[1])]
     at_centre, further = values[:, 0], np.zeros(len(values))
+    if method == "point":
+        proofs = [SetProof(method, own, np.zeros(len(z))) for own, z in zip(witnesses, boxes.centres, strict=True)]
+        return SetEnds(at_centre, gaps[:, 0], further, proofs)
     if method == "corners":  # the centre only tells what these cost
         values, gaps, points, witnesses = values[:, 1:], gaps[:, 1:], points[:, 1:], [own[1:] for own in witnesses]
         further = boxes.remainder(kernel, norm) + blur
@@ -182,3 +214,26 @@ def _slope_bounds(
 def _rows(items: Sequence[UpperBound] | Sequence[tuple[Witness | None, Witness | None]], size: int) -> list[list]:  # type: ignore[type-arg]
     """In groups of the same size."""
     return [list(items[k : k + size]) for k in range(0, len(items), size)]
+
+
+def checked_plans(runs: Trajectories, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Histories `(n_plans, n_history)` and inputs `(n_plans, n_steps, n_inputs)`, refused if they are not of `runs`."""
+    start, plan = as_floats(x0, "x0"), as_floats(inputs, "inputs")
+    if start.ndim == 1:
+        start, plan = start[None], plan[None]
+    if start.ndim != 2 or start.shape[1] != runs.n_history:
+        what = "states" if runs.has_states else "entries, a history"
+        raise InputError(f"x0 must hold {runs.n_history} {what} ({', '.join(runs.history_names)}); got {np.shape(x0)}")
+    if plan.ndim != 3 or plan.shape[::2] != (len(start), runs.n_inputs) or plan.shape[1] == 0:
+        raise InputError(
+            f"inputs must have shape (n_steps, {runs.n_inputs}), for many plans ({len(start)}, n_steps, "
+            f"{runs.n_inputs}); got {np.shape(inputs)}"
+        )
+    if plan.shape[1] > runs.horizon:
+        raise InputError(
+            f"the plan has {plan.shape[1]} steps, but the recorded {runs.kind} only {runs.horizon}: shorten the "
+            f"plan, or {'cut' if runs.is_windowed else 'record'} longer {runs.kind}"
+        )
+    require_finite(start, "x0")
+    require_finite(plan.reshape(len(plan), -1), "inputs")
+    return start, plan

@@ -18,18 +18,17 @@ from ..arithmetic.rounding import enlarged, further_out
 from ..assumptions.formulations import NOTHING_COMPARED, Comparison
 from ..assumptions.intervals import uncertainty
 from ..assumptions.norms import NormBound, estimated_text
-from ..assumptions.priors import AffinePrior, Prior, PriorModel, StepOfModel, priors_for
+from ..assumptions.priors import AffinePrior, PriorModel, StepOfModel, priors_for
 from ..assumptions.selection import select_assumptions
-from ..data.arrays import FloatArray, as_floats, require_finite
+from ..data.arrays import FloatArray
 from ..data.fields import stacked
 from ..data.sets import Box
 from ..data.trajectories import Trajectories
 from ..envelopes.base import Envelope
 from ..envelopes.optimal import OptimalEnvelope
-from ..errors import InputError
 from ..kernels.base import Kernel
 from ..parallel import Progress, collect, in_parallel, shown_progress
-from .arguments import ArgumentBoxes, SetEnds, SetProof, set_ends
+from .arguments import ArgumentBoxes, SetProof, both_ends, checked_plans, set_ends
 from .by_step import (
     GivenKernels,
     GivenNorms,
@@ -42,6 +41,7 @@ from .by_step import (
     require_slopes,
 )
 from .narrowing import ROUNDS, UncertainSamples, narrowing_rounds
+from .streaming import goes_on, with_further
 from .tube import Tube
 
 
@@ -220,7 +220,13 @@ class MultiStepPredictor:
         return other
 
     def with_runs(self, runs: Trajectories) -> MultiStepPredictor:
-        """The same assumptions on the plant with other runs: more or fewer of them, and no more steps."""
+        """The same assumptions on the plant with other runs: more or fewer of them, and no more steps.
+
+        Where the first of them are those that it has, and initial states are known, it goes on from there: that takes
+        a small part of the time. Runs that refute a norm bound are refused like those it was built from.
+        """
+        if goes_on(self.runs, runs):
+            return self._with_more(runs)
         return replace(
             self,
             runs=runs,
@@ -230,6 +236,14 @@ class MultiStepPredictor:
             priors=self.priors[: runs.horizon],
             narrowing=None,  # type: ignore[arg-type]  # to be found again
         )
+
+    def with_run(self, states: npt.ArrayLike, inputs: npt.ArrayLike) -> MultiStepPredictor:
+        """With one more recorded run, states `(N + 1, n_states)` and inputs `(N, n_inputs)`, or with some more.
+
+        Several have a leading axis. Their noise is bounded as that of the others, and their initial states are known
+        as well; see `with_runs` for those that are not like these.
+        """
+        return self.with_runs(with_further(self.runs, states, inputs))
 
     def with_method(self, method: type[Envelope], **options: Any) -> MultiStepPredictor:
         """The same data and assumptions under another class of envelope: what one method gains over another."""
@@ -253,12 +267,12 @@ class MultiStepPredictor:
         """
         if isinstance(x0, Box):
             x0, initial_state_noise = self.start_from(x0, initial_state_noise)
-        start, plan = self._checked(x0, inputs)
+        start, plan = checked_plans(self.runs, x0, inputs)
         noise = self.start_noise(initial_state_noise)
         n_steps, n_states = plan.shape[1], self.runs.n_states
         queries = [ArgumentBoxes(stacked(start, plan[:, : n + 1]), noise) for n in range(n_steps)]
         tasks = [(self.envelopes[n][i], self.priors[n][i], queries[n]) for n in range(n_steps) for i in range(n_states)]
-        pairs = list(in_parallel(_box_ends, tasks, n_jobs))
+        pairs = list(in_parallel(both_ends, tasks, n_jobs))
 
         def by_plan(values: Any) -> FloatArray:
             return np.moveaxis(np.array(values).reshape(n_steps, n_states, len(start)), -1, 0)
@@ -346,6 +360,19 @@ class MultiStepPredictor:
             data = samples.observations(self.widenings[n - 1][i])
             return self.method(data, self.kernels[n - 1][i], self.norm_bounds[n - 1][i], **self.options)
 
+    def _with_more(self, runs: Trajectories) -> MultiStepPredictor:
+        other = copy(self)
+        object.__setattr__(other, "runs", runs)
+        object.__setattr__(other, "widenings", other._by_step(other._widening))
+
+        def larger(n: int, i: int) -> Envelope:
+            samples = other._samples(n, i)
+            with samples.named_errors(runs.caveat):
+                return self.envelope(n, i).with_more(samples.observations(other.widenings[n - 1][i]))
+
+        object.__setattr__(other, "envelopes", other._by_step(larger))
+        return other
+
     def _samples(self, n: int, i: int) -> UncertainSamples:
         kernel, norm = self.kernels[n - 1][i], self.norm_bounds[n - 1][i].value
         return UncertainSamples.of(self.runs, n, i, kernel, norm, self.priors[n - 1][i])
@@ -363,34 +390,6 @@ class MultiStepPredictor:
     def _displacement(self, n: int, i: int, noise: FloatArray) -> float:
         kernel, norm = self.kernels[n - 1][i], self.norm_bounds[n - 1][i].value
         return uncertainty(kernel, norm, self.priors[n - 1][i], noise, n * self.runs.n_inputs)
-
-    def _checked(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        runs = self.runs
-        start, plan = as_floats(x0, "x0"), as_floats(inputs, "inputs")
-        if start.ndim == 1:
-            start, plan = start[None], plan[None]
-        if start.ndim != 2 or start.shape[1] != runs.n_history:
-            what = "states" if runs.has_states else "entries, a history"
-            raise InputError(
-                f"x0 must hold {runs.n_history} {what} ({', '.join(runs.history_names)}); got {np.shape(x0)}"
-            )
-        if plan.ndim != 3 or plan.shape[::2] != (len(start), runs.n_inputs) or plan.shape[1] == 0:
-            raise InputError(
-                f"inputs must have shape (n_steps, {runs.n_inputs}), for many plans ({len(start)}, n_steps, "
-                f"{runs.n_inputs}); got {np.shape(inputs)}"
-            )
-        if plan.shape[1] > runs.horizon:
-            raise InputError(
-                f"the plan has {plan.shape[1]} steps, but the recorded {runs.kind} only {runs.horizon}: shorten the "
-                f"plan, or {'cut' if runs.is_windowed else 'record'} longer {runs.kind}"
-            )
-        require_finite(start, "x0")
-        require_finite(plan.reshape(len(plan), -1), "inputs")
-        return start, plan
-
-
-def _box_ends(envelope: Envelope, prior: Prior, boxes: ArgumentBoxes) -> tuple[SetEnds, SetEnds]:
-    return set_ends(envelope, prior, boxes, 0), set_ends(envelope, prior, boxes, 1)
 
 
 def _cost_of(proof: SetProof, widening: FloatArray) -> float:
