@@ -1,4 +1,4 @@
-"""Work in parallel, with progress: the one place that asks joblib for processes."""
+"""Work in parallel, with progress: the one place that asks joblib for processes, or a cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
+
+from .restart import active_parts, kept_results
 
 Result = TypeVar("Result")
 
@@ -19,9 +22,27 @@ _A_MOMENT = 2.0  # seconds
 def in_parallel(
     function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None = None
 ) -> Iterator[Result]:
-    """`function(*task)` for every task, in their order, as they get done; `n_jobs` as joblib has it."""
+    """`function(*task)` for every task, in their order, as they get done; `n_jobs` as joblib has it.
+
+    On a cluster, joblib's Dask backend, all of its workers share them, unless `n_jobs` is 1. In a `restartable` block,
+    those that are finished are kept, and not done again.
+    """
+    parts = active_parts()
+    if parts is None:
+        return _shared_out(function, tasks, n_jobs)
+    return kept_results(parts, function, list(tasks), partial(_shared_out, n_jobs=n_jobs))
+
+
+def _shared_out(
+    function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None
+) -> Iterator[Result]:
     from joblib import Parallel, delayed, effective_n_jobs
 
+    client = _cluster_client(n_jobs)
+    if client is not None:
+        from .cluster import spread
+
+        return spread(client, function, tasks)
     if effective_n_jobs(n_jobs) == 1:
         return (function(*task) for task in tasks)
     results: Iterator[Result] = Parallel(n_jobs=n_jobs, return_as="generator")(
@@ -59,8 +80,26 @@ def shown_progress(given: Progress | None, title: str) -> Iterator[Progress | No
         yield tell
 
 
-def end_idle_workers() -> None:
-    """Let processes that wait for work go, so that new ones start with the search path as it is now."""
+def share_search_path(folders: list[str], *, are_new: bool) -> None:
+    """Let workers look for modules in these folders, which are at the end of the search path.
+
+    Processes that wait for work go, so that new ones start with the path as it is now; those of a cluster are told.
+    """
     from joblib.externals.loky import get_reusable_executor
 
-    get_reusable_executor().shutdown(wait=True)
+    client = _cluster_client()
+    if client is not None:
+        from .cluster import add_search_path
+
+        add_search_path(client, folders)
+    elif are_new:
+        get_reusable_executor().shutdown(wait=True)
+
+
+def _cluster_client(n_jobs: int | None = None) -> Any | None:
+    """The Dask client that joblib is told to use, if there is one and more than one job may run."""
+    from joblib.parallel import get_active_backend
+
+    backend, configured = get_active_backend()
+    is_dask = type(backend).__module__ == "joblib._dask"
+    return backend.client if is_dask and (configured if n_jobs is None else n_jobs) != 1 else None

@@ -1,0 +1,318 @@
+"""Long work that goes on where it stopped: finished parts are kept in a folder, and known again by their content.
+
+A part is one call of a function. Its name is a digest of the function, of its arguments (data, assumptions, settings,
+random numbers), of the source of this package and of the libraries below it; not of how many workers share the work.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from . import ROOMS, __version__
+
+Result = TypeVar("Result")
+
+_WORTH_KEEPING = 0.1  # seconds: what took less is sooner done again than looked up
+_SIZE = 32  # bytes of a digest
+_FOLDER = ".parts"
+_LIBRARIES = ("numpy", "scipy", "numba", "casadi", "clarabel", "python-flint")
+_ATOMS = (type(None), type(Ellipsis), bool, int, float, complex)
+
+
+@dataclass(eq=False)
+class Parts:
+    """Finished parts of some work, in a folder of their own."""
+
+    folder: Path
+    n_taken: int = 0
+    """Parts that an earlier run had finished, and that were not done again."""
+    n_kept: int = 0
+    """Parts that were done, and put there."""
+    n_damaged: int = 0
+    """Parts that were there and could not be read: they were done again."""
+    trouble: str = ""
+    """Why no more parts could be put there, if so."""
+    names: set[str] = field(default_factory=set)
+    """Of the files that are there."""
+    earlier: frozenset[str] = frozenset()
+    """Of those that were there before."""
+
+    def __post_init__(self) -> None:
+        with suppress(OSError):
+            self.names = {file.name for file in self.folder.iterdir()}
+        self.earlier = frozenset(self.names)
+
+    def find(self, name: str) -> tuple[bool, Any]:
+        """Whether there is a part of this name, and what it came to; what is damaged goes."""
+        if name not in self.names:
+            return False, None
+        file = self.folder / name
+        try:
+            content = file.read_bytes()
+            if content[:_SIZE] != _seal(name, content[_SIZE:]):
+                raise ValueError("not what was written")
+            found = pickle.loads(content[_SIZE:])
+        except Exception:  # whatever keeps it from being read
+            self.n_damaged += 1
+            self.names.discard(name)
+            with suppress(OSError):
+                file.unlink()
+            return False, None
+        self.n_taken += name in self.earlier
+        return True, found
+
+    def keep(self, name: str, result: Any) -> None:
+        """Write a part beside its place and, once it is all on the disk, put it there."""
+        if self.trouble:
+            return
+        try:
+            content = pickle.dumps(result, protocol=5)
+        except Exception:  # what cannot be pickled cannot be kept
+            return
+        beside = self.folder / f"{name}.{os.getpid()}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with beside.open("wb") as file:
+                file.write(_seal(name, content) + content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self.folder / name)
+        except OSError as error:
+            self.trouble = str(error)
+            with suppress(OSError):
+                beside.unlink()
+            return
+        self.names.add(name)
+        self.n_kept += 1
+
+    def remarks(self) -> Iterator[str]:
+        """What there is to say of them, one line each."""
+        if self.n_taken:
+            yield f"{self.n_taken} parts that an earlier run had finished were taken from it; --fresh begins again"
+        if self.n_damaged:
+            yield f"{self.n_damaged} parts that an earlier run had kept could not be read, and were done again"
+        if self.trouble:
+            yield f"finished parts could not be kept: {self.trouble}"
+
+    def remove(self) -> None:
+        """All of them, and their folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.names = set()
+
+
+_ACTIVE: ContextVar[Parts | None] = ContextVar("rkhs_control_parts", default=None)
+
+
+@contextmanager
+def restartable(folder: str | os.PathLike[str], *, fresh: bool = False) -> Iterator[Parts]:
+    """Keep finished parts of all that is parallel in the block, and take those that an earlier run has kept.
+
+    Parameters
+    ----------
+    folder : where the results of the work are to go; parts are in a folder `.parts` in it
+    fresh : begin again, without what was kept
+
+    Once the block ends without an error, all parts are removed: work that is finished and run again is done again. A
+    part that cannot be read, or was not written to its end, is done again as well. Parts are pickles, and to read one
+    can run any code in it: let nobody write to the folder whom you would not let write to your scripts.
+    """
+    if fresh:
+        shutil.rmtree(Path(folder) / _FOLDER, ignore_errors=True)
+    parts = Parts(Path(folder) / _FOLDER)
+    token = _ACTIVE.set(parts)
+    try:
+        yield parts
+    finally:
+        _ACTIVE.reset(token)
+    parts.remove()
+
+
+def active_parts() -> Parts | None:
+    """Those of the innermost `restartable` block, if there is one, outside of its tasks."""
+    return _ACTIVE.get()
+
+
+def kept_results(
+    parts: Parts,
+    function: Callable[..., Result],
+    tasks: list[tuple[Any, ...]],
+    do: Callable[[Callable[..., Any], list[tuple[Any, ...]]], Iterator[Any]],
+) -> Iterator[Result]:
+    """`function(*task)` for every task, in their order; `do(function, tasks)` does those that are not kept."""
+    names = _names(function, tasks)
+    is_waiting = [name not in parts.names for name in names]
+    waiting = [task for task, waits in zip(tasks, is_waiting, strict=True) if waits]
+    done = do(_measured, [(function, task) for task in waiting]) if waiting else iter(())
+    for name, task, waits in zip(names, tasks, is_waiting, strict=True):
+        found: tuple[bool, Any] = (False, None) if waits else parts.find(name)
+        is_kept, result = found
+        if not is_kept:
+            result, seconds = next(done) if waits else _measured(function, task)
+            if name and seconds >= _WORTH_KEEPING:
+                parts.keep(name, result)
+        yield result
+    next(done, None)  # so that it knows that it has ended
+
+
+def _measured(function: Callable[..., Result], task: tuple[Any, ...]) -> tuple[Result, float]:
+    """A result, and the seconds that it took; there are no parts of parts."""
+    began, token = perf_counter(), _ACTIVE.set(None)
+    try:
+        return function(*task), perf_counter() - began
+    finally:
+        _ACTIVE.reset(token)
+
+
+def _seal(name: str, content: bytes) -> bytes:
+    """What stands before the content: of its name, too, so that no part is taken for another."""
+    return blake2b(name.encode() + b"\0" + content, digest_size=_SIZE).digest()
+
+
+# Names of parts: digests of what they depend on
+
+
+def _names(function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> list[str]:
+    """One per task; empty where something cannot be told by its content, which is then done and not kept."""
+    digests = _Digests()
+    names = []
+    for task in tasks:
+        try:
+            whole = blake2b(_surroundings() + digests.of(function) + digests.of(task), digest_size=_SIZE)
+            names.append(whole.hexdigest())
+        except _UnknownError:
+            names.append("")
+    return names
+
+
+class _UnknownError(Exception):
+    """Something that cannot be told by its content."""
+
+
+class _Digests:
+    """Digests by content: the same for equal data in another process, and for copies. Every object is read once."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Any, bytes | None]] = {}
+        """By identity; the objects are held, so that no other one gets their identity."""
+
+    def of(self, thing: Any) -> bytes:
+        """The digest of a thing and of all that it consists of."""
+        _, digest = self.known.get(id(thing), (None, b""))
+        if digest is None:
+            raise _UnknownError("it is a part of itself")
+        if not digest:
+            self.known[id(thing)] = thing, None
+            text, parts = self._taken_apart(thing)
+            content = f"{type(thing).__module__}.{type(thing).__qualname__}".encode() + b"\0" + text
+            digest = blake2b(b"".join((content, b"\0", *map(self.of, parts))), digest_size=_SIZE).digest()
+            self.known[id(thing)] = thing, digest
+        return digest
+
+    def _taken_apart(self, thing: Any) -> tuple[bytes, list[Any]]:
+        """What a thing says itself, with its length, and the things in it, in an order that does not change."""
+        if isinstance(thing, _ATOMS):
+            return _framed(repr(thing).encode()), []
+        if isinstance(thing, str):
+            return _framed(thing.encode(errors="surrogatepass")), []
+        if isinstance(thing, bytes | bytearray):
+            return _framed(bytes(thing)), []
+        if isinstance(thing, np.ndarray | np.generic) and not thing.dtype.hasobject:
+            return _framed(f"{thing.dtype!r} {thing.shape}".encode()) + _framed(thing.tobytes()), []
+        if type(thing) in (tuple, list):
+            return b"", list(thing)
+        if type(thing) is dict:
+            return b"", [part for item in thing.items() for part in item]
+        if type(thing) in (set, frozenset):
+            return _framed(b"".join(sorted(map(self.of, thing)))), []
+        if isinstance(thing, type):
+            return _origin(thing) + b"".join(_source(base.__module__) for base in thing.__mro__), []
+        if isinstance(thing, FunctionType):
+            cells = [cell.cell_contents for cell in thing.__closure__ or ()]
+            given = [thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells]
+            return _origin(thing) + _source(thing.__module__), given
+        if isinstance(thing, CodeType):
+            return _framed(thing.co_code), [thing.co_consts, thing.co_names]
+        if isinstance(thing, MethodType):
+            return b"", [thing.__func__, thing.__self__]
+        if isinstance(thing, BuiltinFunctionType):
+            of_object = thing.__self__ is not None and not isinstance(thing.__self__, ModuleType)
+            return _origin(thing), [thing.__self__] if of_object else []
+        return b"", [type(thing), *_reduced(thing)]
+
+
+def _reduced(thing: Any) -> list[Any]:
+    """What pickle would write of an object, without what it has computed from the rest."""
+    try:
+        reduced = thing.__reduce_ex__(4)
+    except Exception as error:
+        raise _UnknownError(str(error)) from None
+    if isinstance(reduced, str):
+        return [reduced]
+    make, arguments, state, *items = (*reduced, None, None, None)[:5]
+    if isinstance(state, dict):
+        state = {name: value for name, value in state.items() if not _is_cached(type(thing), name)}
+    return [make, arguments, state, *(None if some is None else list(some) for some in items)]
+
+
+def _is_cached(kind: type, name: Any) -> bool:
+    return isinstance(name, str) and isinstance(getattr(kind, name, None), cached_property)
+
+
+def _framed(text: bytes) -> bytes:
+    return f"{len(text)}:".encode() + text
+
+
+def _origin(thing: Any) -> bytes:
+    return _framed(f"{thing.__module__} {thing.__qualname__}".encode())
+
+
+@lru_cache
+def _surroundings() -> bytes:
+    """The version of the package, to the letter of its source, and of what it computes with."""
+    files = []
+    for room in ROOMS:
+        spec = find_spec(f"{__package__}.{room}")
+        assert spec is not None
+        folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+        files += [Path(spec.origin or "")] if not folders else sorted(f for d in folders for f in d.rglob("*.py"))
+    versions = [__version__, platform.python_version(), platform.machine(), *map(_version, _LIBRARIES)]
+    sources = b"".join(_framed(file.read_bytes()) for file in files)
+    return blake2b("\0".join(versions).encode() + b"\0" + sources, digest_size=_SIZE).digest()
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""
+
+
+@lru_cache
+def _source(module: str) -> bytes:
+    """Of the file of a module that is not of this package; what that imports is not looked at."""
+    if module.partition(".")[0] == __package__:
+        return b""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        if module == "__main__":
+            raise _UnknownError("it was typed in")
+        return b""
+    return blake2b(Path(file).read_bytes(), digest_size=_SIZE).digest() if file.endswith(".py") else b""
