@@ -2,63 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 
+from ..data.arrays import FloatArray
 from ..data.files import save_plans, save_trajectories
 from ..data.plans import Plans
 from ..data.trajectories import Trajectories
 from ..errors import InputError
 from ..models.cstr import CSTR
+from .example_texts import LONG_RECORDING, RECORDED_RUNS, WITH_DO_MPC
 
 _N_RUNS, _N_STEPS, _NOISE = 240, 5, 0.05
-
-_SCENARIO = """\
-title = "A reactor, from recorded runs"
-
-[data]
-file = "runs.csv"               # columns: trajectory, step (or time), the states, the inputs
-states = ["c_A", "c_B"]
-inputs = ["u"]
-noise_bound = 0.06              # the recorded states are within this of the true ones
-# initial_state_noise = 0.0     # if the first state of a run is measured with noise, say so
-# horizon = 3                   # cuts long recordings into windows; they begin with states measured within noise_bound
-# stride = 1                    # how many steps apart these begin
-
-[limits]
-states = { c_A = [1.0, 3.0], c_B = [0.5, 2.0] }
-inputs = { u = [3.0, 25.0] }
-# input_rates = { u = [-5.0, 5.0] }
-
-# All keys have a default. These are the ones that matter for what is assumed:
-[predictor]
-safety_factor = 3.0             # on the norm that the runs show
-held_out = 0.1                  # share of the runs that tests the boxes
-"""
+_N_SAMPLES, _LOG_NOISE = 640, 0.05
 
 
-def write_example(folder: Path, seed: int = 0) -> None:
-    """Write `scenario.toml`, `runs.csv` and `plan.csv` into a folder that does not hold them yet."""
-    files = {name: folder / name for name in ("scenario.toml", "runs.csv", "plan.csv")}
-    for file in files.values():
-        if file.exists():
-            raise InputError(f"{file} is already there; choose another folder")
-    plant, rng = CSTR(), np.random.default_rng(seed)
-    x0 = rng.uniform([1.1, 0.55], [2.9, 1.9], (_N_RUNS, plant.n_states))
-    inputs = _inputs(x0, rng)
-    states = plant.simulate(x0, inputs)
-    states[:, 1:] += rng.uniform(-_NOISE, _NOISE, states[:, 1:].shape)
-    start = np.array([[2.7, 0.6]])
+def write_example(folder: Path, seed: int = 0, kind: str = "csv") -> tuple[str, ...]:
+    """Write the files of one of `KINDS` into a folder that does not hold them yet, and return their names."""
+    names, write = KINDS[kind]
+    for name in names:
+        if (folder / name).exists():
+            raise InputError(f"{folder / name} is already there; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    files["scenario.toml"].write_text(_SCENARIO)
-    runs = Trajectories(states, inputs, np.array(0.06), plant.state_names, plant.input_names)
-    save_trajectories(runs, files["runs.csv"])
-    plan = Plans(("1",), (start[0],), (_inputs(start, rng)[0],), plant.state_names, plant.input_names)
-    save_plans(plan, files["plan.csv"])
+    write(folder, np.random.default_rng(seed))
+    return names
 
 
-def _inputs(x0: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def next_command(folder: Path, kind: str) -> str:
+    """What to type after `write_example`."""
+    if kind == "do-mpc":
+        return f"python {folder / 'loop.py'}"
+    return f"rkhs-control certify {folder / 'scenario.toml'} --plan {folder / 'plan.csv'}"
+
+
+def _recorded_runs(folder: Path, rng: np.random.Generator) -> None:
+    """Runs of a reactor, each from an initial state of its own, and a plan."""
+    plant = CSTR()
+    x0 = rng.uniform([1.1, 0.55], [2.9, 1.9], (_N_RUNS, plant.n_states))
+    inputs = _operated(x0, rng)
+    start = np.array([[2.7, 0.6]])
+    _save_runs(folder / "runs.csv", x0, inputs, _NOISE, rng)
+    plan = Plans(("1",), (start[0],), (_operated(start, rng)[0],), plant.state_names, plant.input_names)
+    save_plans(plan, folder / "plan.csv")
+    (folder / "scenario.toml").write_text(RECORDED_RUNS)
+
+
+def _operated(x0: FloatArray, rng: np.random.Generator) -> FloatArray:
     """What an operator might do: towards the reference, by feel."""
     wanted = CSTR.reference_input - 5.0 * (x0[:, :1] - CSTR.reference[0]) + rng.normal(0.0, 1.5, (len(x0), _N_STEPS))
     return CSTR.input_limits.clip(np.round(wanted, 2)[..., None])
+
+
+def _long_recording(folder: Path, rng: np.random.Generator) -> None:
+    """One log of a heated block, of which only the surface is measured, and a plan that begins with a history."""
+    heater = np.repeat(np.round(rng.uniform(20.0, 60.0, _N_SAMPLES // 12 + 1), 1), 12)[:_N_SAMPLES]
+    core, surface = 30.0, 30.0
+    start, rows = datetime(2024, 5, 1, 12), ["time,T,Q"]
+    for sample, power in enumerate(heater.tolist()):
+        measured = surface + rng.uniform(-_LOG_NOISE, _LOG_NOISE)
+        rows.append(f"{start + timedelta(seconds=5 * sample):%Y-%m-%dT%H:%M:%S},{measured:.3f},{power}")
+        core, surface = (
+            core + 0.08 * (20.0 + 0.5 * power - core),
+            surface + 0.15 * (core - surface) - 2e-4 * (surface - 20.0) ** 2,
+        )
+    (folder / "log.csv").write_text("\n".join(rows) + "\n")
+    plan = Plans(("1",), ([36.0, 35.8, 40.0],), ([[45.0], [45.0], [42.0], [40.0]],), ("T", "T[-1]", "Q[-1]"), ("Q",))
+    save_plans(plan, folder / "plan.csv")
+    (folder / "scenario.toml").write_text(LONG_RECORDING)
+
+
+def _with_do_mpc(folder: Path, rng: np.random.Generator) -> None:
+    """Runs of a reactor with inputs all over their range, and a script."""
+    plant = CSTR()
+    x0 = rng.uniform([1.0, 0.5], [3.0, 2.0], (_N_RUNS, plant.n_states))
+    _save_runs(folder / "runs.csv", x0, np.round(rng.uniform(3.0, 25.0, (_N_RUNS, 3, 1)), 2), 0.02, rng)
+    (folder / "loop.py").write_text(WITH_DO_MPC)
+
+
+def _save_runs(file: Path, x0: FloatArray, inputs: FloatArray, noise: float, rng: np.random.Generator) -> None:
+    """The reactor's states, all but the first measured with noise."""
+    plant = CSTR()
+    states = plant.simulate(x0, inputs)
+    states[:, 1:] += rng.uniform(-noise, noise, states[:, 1:].shape)
+    save_trajectories(Trajectories(states, inputs, np.array(noise), plant.state_names, plant.input_names), file)
+
+
+KINDS: dict[str, tuple[tuple[str, ...], Callable[[Path, np.random.Generator], None]]] = {
+    "csv": (("scenario.toml", "runs.csv", "plan.csv"), _recorded_runs),
+    "long-recording": (("scenario.toml", "log.csv", "plan.csv"), _long_recording),
+    "do-mpc": (("loop.py", "runs.csv"), _with_do_mpc),
+}
+"""By name: the files of an example, and what writes them."""

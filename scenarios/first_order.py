@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..assumptions.intervals import displacement, measurement_bound, step_observations
+from ..assumptions.nominal import Nominal, Settings, nominal
 from ..assumptions.norms import TINY
-from ..assumptions.selection import Nominal, Settings, nominal
 from ..data.trajectories import Trajectories
 from ..engine.gram import Gram
 from ..engine.least_norm import least_norm_along

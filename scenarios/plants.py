@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import InputError
 from ..models import PLANTS
 from ..models.plant import Plant
-from ..parallel import end_idle_workers
+from ..parallel import share_search_path
 
 _NEEDED = ("state_names", "state_units", "input_names", "input_units", "sampling_time")
 
@@ -76,8 +76,7 @@ def _first_on_path(folders: list[str]) -> Iterator[None]:
     finally:
         added = [folder for folder in folders if folder not in before]
         sys.path[:] = [*before, *added]
-        if added:
-            end_idle_workers()
+        share_search_path(folders, are_new=bool(added))
 
 
 def _require_same(name: str, folders: list[str]) -> None:

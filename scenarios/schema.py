@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
-from ..assumptions.selection import NormEstimate
+from ..assumptions.nominal import NormEstimate
 from ..data.arrays import FloatArray
 from ..data.limits import Limits, PlacedLimits, require_names
 from ..data.sets import Box
@@ -168,7 +168,7 @@ class PredictorSettings(Settings):
     """Share of the recorded runs that is kept back to test the boxes:"""
     held_out_part: Literal["random", "end"] = "random"
     """at random, windows in blocks; or the last windows of every recording, which a log that goes on would bring."""
-    compare_closed_form: bool = True
+    compare_closed_form: bool = False
     """Show beside the optimal bounds what the closed form of Proposition 3 would say."""
     closed_form_nugget: NonNegative = 1e-5
     """Added to its kernel matrix, as the authors do; without, it is wider still."""
@@ -220,6 +220,8 @@ class Scenario(Settings):
     title: str
     description: str = ""
     seed: Annotated[int, Field(ge=0)] = 0
+    run_seconds: Positive | None = None
+    """What `rkhs-control run` takes on two cores, roughly, as measured: `rkhs-control list` shows it."""
     plant: PlantData | None = None
     data: FileData | None = None
     predictor: PredictorSettings = PredictorSettings()

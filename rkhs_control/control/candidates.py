@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,8 @@ _NEIGHBOURS = 16
 """So many recorded runs around a cell are ranked by where they ended."""
 _RANKS = ((0, 1), (1, 1), (2, 1), (0, 2), (0, 3))
 """Which of the ranked runs are tried, and for how many steps."""
+_SETTLED = 0.25
+"""This share of the runs, those that change least in the end, are taken to settle."""
 _RIDGE = 1e-2
 """Of the models that steer to the middle."""
 _EFFORT = 1e-4
@@ -37,7 +40,9 @@ def recorded_plans(
     """Inputs of runs near some states `(m, n_states)`, in rounds `(m, n_steps, n_inputs)`, the most promising first.
 
     Boxes are narrow near what was recorded. Of runs that began nearby, those come first that are far inside the limits
-    after so many steps and at their own end: what is deep inside for a moment only is a poor plan.
+    after so many steps and at their own end: what is deep inside for a moment only is a poor plan. Where limits are so
+    tight that a first step is not enough, what helps is a run that settles, and the input at which runs settle, held:
+    boxes at the end are then hardly wider than those of a point.
     """
     from scipy.spatial import cKDTree
 
@@ -50,9 +55,20 @@ def recorded_plans(
     depth = np.minimum(depth, depth[:, -1:])
     n_near = min(_NEIGHBOURS, len(usable))
     distance, near = cKDTree(runs.states[usable, 0] / size).query(middle / size, k=range(1, n_near + 1))
-    for rank, n_steps in dict.fromkeys((rank, min(n, max_steps)) for rank, n in _RANKS if rank < n_near):
+
+    def ranked(rank: int, n_steps: int) -> FloatArray:
         best = np.argsort(distance - depth[near, n_steps - 1], axis=1, kind="stable")[:, rank]
-        yield runs.inputs[usable[near[np.arange(len(middle)), best]], :n_steps]
+        return runs.inputs[usable[near[np.arange(len(middle)), best]], :n_steps]
+
+    first, *others = dict.fromkeys((rank, min(n, max_steps)) for rank, n in _RANKS if rank < n_near)
+    yield ranked(*first)
+    changes = np.linalg.norm((runs.states[usable, -1] - runs.states[usable, -2]) / size, axis=1)
+    settled = usable[np.argsort(changes, kind="stable")[: math.ceil(_SETTLED * len(usable))]]
+    settling = runs.inputs[settled[cKDTree(runs.states[settled, 0] / size).query(middle / size)[1]], :max_steps]
+    yield settling
+    yield np.broadcast_to(np.median(runs.inputs[settled, -1], axis=0), settling.shape)
+    for other in others:
+        yield ranked(*other)
 
 
 def plans_to(

@@ -199,13 +199,15 @@ class CertaintyEquivalentOCP:
         import casadi
 
         n_inputs = self.input_limits.n_dims
+        arguments = casadi.vertsplit(casadi.vertcat(x0, u))
         states, cost = [], 0.0
         for n, row in enumerate(self.models, start=1):
-            z = casadi.vertcat(x0, u[: n * n_inputs])
+            z = casadi.vertcat(*arguments[: self.n_history + n * n_inputs])
             x = casadi.vertcat(*(model.casadi(z) for model in row))
             states.append(x)
             cost = cost + self.cost(x, u[(n - 1) * n_inputs : n * n_inputs], n)
-        return casadi.vertcat(*states), cost
+        found: tuple[Any, Any] = casadi.cse([casadi.vertcat(*states), cost])
+        return found
 
     def solve_many(self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None) -> list[Plan]:
         """A plan from every row of `x0`, each from the same guess, so that nothing depends on how they are shared."""

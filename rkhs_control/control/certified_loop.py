@@ -8,6 +8,9 @@ user's. Nothing that a controller, a solver or a sensor does is an exception her
 
 With an invariant region that never happens from a state in it: a plan is applied if its boxes keep the limits up to a
 step whose box lies in the region, and where none is found, the region has one of its own.
+
+What is decided is a generator of questions, each answered by a certificate, so that those of many loops can be answered
+together; see `lockstep`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ from ..data.arrays import FloatArray, as_floats, as_points, as_vector
 from ..data.limits import GivenLimits, Limits, PlacedLimits
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ..prediction.predictor import MultiStepPredictor
-from .loop_log import Decision, LoggedStep, read_only
+from .lockstep import Asked, Asking, outcomes
+from .loop_log import Decision, LoggedStep, LoopMemory, PlanUnderway, read_only
 from .planners import Planner, planner_of
 from .robust import RobustOCP
 
@@ -38,37 +42,8 @@ _BLENDS = (0.25, 0.5, 0.75)
 _REFUTING = (ContradictoryDataError, FalsifiedNormBoundError)
 
 
-@dataclass(frozen=True, eq=False)
-class _PlanUnderway:
-    """A certified plan, and which of its steps was applied last."""
-
-    certificate: Certificate
-    step: int = 0
-
-    @property
-    def inputs(self) -> FloatArray:
-        """Of that step."""
-        inputs: FloatArray = self.certificate.question.inputs[self.step]
-        return inputs
-
-    @property
-    def rest(self) -> FloatArray:
-        """The inputs of the steps after it."""
-        return self.certificate.question.inputs[self.step + 1 :]
-
-    @property
-    def box(self) -> tuple[FloatArray, FloatArray]:
-        """What was proved for the state after that step, whatever is measured on the way."""
-        return self.certificate.tube.lower[self.step], self.certificate.tube.upper[self.step]
-
-
-@dataclass(eq=False)
-class _Memory:
-    """What a loop knows of the steps before."""
-
-    plan: _PlanUnderway | None = None
-    applied: FloatArray | None = None
-    refutation: str | None = None
+_Found = tuple[Decision, PlanUnderway]
+"""A plan that may be applied, and what to call it."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -110,7 +85,7 @@ class CertifiedMPC:
     repair_seconds: float
     log: list[LoggedStep]
     _planner: Planner = field(repr=False)
-    _memory: _Memory = field(repr=False)
+    _memory: LoopMemory = field(repr=False)
 
     def __init__(
         self,
@@ -146,7 +121,7 @@ class CertifiedMPC:
             "repair_seconds": repair_seconds,
             "log": [],
             "_planner": planner_of(controller),
-            "_memory": _Memory(),
+            "_memory": LoopMemory(),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -173,12 +148,17 @@ class CertifiedMPC:
 
         An interrupt passes through and leaves no certified plan behind: nobody knows what was applied instead.
         """
+        (applied,) = outcomes([self.deciding(x0)])
+        return applied
+
+    def deciding(self, x0: npt.ArrayLike) -> Asking[FloatArray]:
+        """`make_step`, with the plans to certify left to others."""
         began, memory, reasons = time.perf_counter(), self._memory, list[str]()
         before, memory.plan = memory.plan, None
         state = self._measured(x0, reasons)
         if not self.log and self.region is not None and self.region.cell_at(state) is None:
             reasons.append("the loop starts outside the region: nobody knows whether the limits can be kept for ever")
-        decision, plan = self._decide(state, before, reasons)
+        decision, plan = yield from self._decide(state, before, reasons)
         applied = self.safe_input if plan is None else plan.inputs
         if plan is None and not self._keeps_rates(applied):
             reasons.append("the change to the safe input exceeds its rate limits")
@@ -205,29 +185,29 @@ class CertifiedMPC:
         return read_only(state)
 
     def _decide(
-        self, state: FloatArray, before: _PlanUnderway | None, reasons: list[str]
-    ) -> tuple[Decision, _PlanUnderway | None]:
+        self, state: FloatArray, before: PlanUnderway | None, reasons: list[str]
+    ) -> Asking[tuple[Decision, PlanUnderway | None]]:
         """What to apply, and the certified plan that it belongs to; `reasons` are added to."""
         memory, found = self._memory, None
         if memory.refutation is None and before is not None:
             memory.refutation = self._contradiction(state, before)
         if memory.refutation is None and np.isfinite(state).all():
-            found = self._new_plan(state, before, reasons)
+            found = yield from self._new_plan(state, before, reasons)
         if memory.refutation is not None:
             reasons.append(memory.refutation)
             return Decision.REFUTED, None
         if found is not None:
             return found
         if before is not None and len(before.rest):
-            return Decision.REMAINDER, _PlanUnderway(before.certificate, before.step + 1)
+            return Decision.REMAINDER, PlanUnderway(before.certificate, before.step + 1)
         cell = None if self.region is None else self._own_cell(self.region, state, before, reasons)
         if cell is not None:
-            return Decision.REGION, _PlanUnderway(self._certificate_of(cell))
+            return Decision.REGION, PlanUnderway(self._certificate_of(cell))
         reasons.append("no certified plan is left")
         return Decision.SAFE_INPUT, None
 
     def _own_cell(
-        self, region: InvariantRegion, state: FloatArray, before: _PlanUnderway | None, reasons: list[str]
+        self, region: InvariantRegion, state: FloatArray, before: PlanUnderway | None, reasons: list[str]
     ) -> Cell | None:
         """The cell of the region whose plan serves the state or, where it was not measured, all states it may be."""
         if np.isfinite(state).all():
@@ -246,7 +226,7 @@ class CertifiedMPC:
         question = Question(cell.x0, cell.inputs, self.limits, cell.reach)
         return question.answered(self.predictor, self.limits, cell.tube)
 
-    def _contradiction(self, state: FloatArray, before: _PlanUnderway) -> str | None:
+    def _contradiction(self, state: FloatArray, before: PlanUnderway) -> str | None:
         """Where a measured state, wherever the true one may be around it, does not meet its box; compared exactly."""
         noise, (lower, upper) = self.initial_state_noise, before.box
         columns = (array.tolist() for array in (state, noise, lower, upper))
@@ -259,42 +239,45 @@ class CertifiedMPC:
             return None
         return f"refuted at step {len(self.log)}: {', '.join(outside)}; the measurement or an assumption is wrong"
 
-    def _new_plan(
-        self, state: FloatArray, before: _PlanUnderway | None, reasons: list[str]
-    ) -> tuple[Decision, _PlanUnderway] | None:
+    def _new_plan(self, state: FloatArray, before: PlanUnderway | None, reasons: list[str]) -> Asking[_Found | None]:
         """A certified plan from here, if there is one; `reasons` are added to."""
         n_inputs, horizon = self.predictor.runs.n_inputs, self.predictor.horizon
         try:
             wanted = as_points(self._planner(state.copy()), "inputs", n_inputs)[:horizon]
             wanted = self.limits.input_box.clip(wanted)  # solvers leave bounds by rounding
-            certificate = self._certify_shortest(state, wanted)
+            certificate = yield from self._certify_shortest(state, wanted)
         except Exception as error:  # whatever a controller may do
             reasons.append(f"the controller has no plan ({error})")
             self._look_for_refutation(error, self.controller)
             wanted = np.tile(self.safe_input, (horizon, 1))
         else:
             if self._may_apply(certificate):
-                return Decision.CERTIFIED, _PlanUnderway(certificate)
+                return Decision.CERTIFIED, PlanUnderway(certificate)
             reasons.append(self._objection(certificate))
         if self.refutation is not None:
             return None
-        return self._repaired(state, wanted, before, reasons) or self._blended(state, wanted)
+        repaired = yield from self._repaired(state, wanted, before, reasons)
+        return repaired or (yield from self._blended(state, wanted, reasons))
 
-    def _blended(self, state: FloatArray, wanted: FloatArray) -> tuple[Decision, _PlanUnderway] | None:
+    def _blended(self, state: FloatArray, wanted: FloatArray, reasons: list[str]) -> Asking[_Found | None]:
         """The input nearest to what is wanted that leads into the region, on the way to what that has for the state."""
         at = None if self.region is None else self.region.cell_at(state)
         if self.region is None or at is None:
             return None
         for share in _BLENDS:
             first = (1.0 - share) * wanted[:1] + share * self.region.cells[at].inputs[:1]
-            certificate = self._certify(state, self.limits.input_box.clip(first))
+            try:
+                certificate = yield from self._certify(state, self.limits.input_box.clip(first))
+            except Exception as error:
+                reasons.append(f"what lies between that and the region's own input was not certified ({error})")
+                return None
             if self._may_apply(certificate):
-                return Decision.BLENDED, _PlanUnderway(certificate)
+                return Decision.BLENDED, PlanUnderway(certificate)
         return None
 
     def _repaired(
-        self, state: FloatArray, wanted: FloatArray, before: _PlanUnderway | None, reasons: list[str]
-    ) -> tuple[Decision, _PlanUnderway] | None:
+        self, state: FloatArray, wanted: FloatArray, before: PlanUnderway | None, reasons: list[str]
+    ) -> Asking[_Found | None]:
         """A plan that the robust problem makes of what is wanted, or of what is left of the last one."""
         if self.repair is None:
             return None
@@ -306,17 +289,17 @@ class CertifiedMPC:
             patience = {} if math.isinf(seconds) else {"seconds": seconds}
             try:
                 repaired = self.repair.repair(state.copy(), plan, **patience)
-                certificate = self._certify_shortest(state, repaired.inputs)
+                certificate = yield from self._certify_shortest(state, repaired.inputs)
             except Exception as error:
                 reasons.append(f"the repair failed ({error})")
                 self._look_for_refutation(error, self.repair)
                 continue
             if self._may_apply(certificate):
-                return Decision.REPAIRED, _PlanUnderway(certificate)
+                return Decision.REPAIRED, PlanUnderway(certificate)
         reasons.append("the repair found no certified plan")
         return None
 
-    def _to_repair(self, wanted: FloatArray, before: _PlanUnderway | None) -> Iterator[FloatArray]:
+    def _to_repair(self, wanted: FloatArray, before: PlanUnderway | None) -> Iterator[FloatArray]:
         """What is wanted, and what is left of a certified plan with its last input held: that is nearly certified.
 
         With a region plans may have ended early, and are held up to the horizon.
@@ -354,23 +337,25 @@ class CertifiedMPC:
             return "the plan keeps the limits, but none of its boxes lies in the region"
         return "the change from the input before exceeds its rate limits"
 
-    def _certify_shortest(self, state: FloatArray, plan: FloatArray) -> Certificate:
+    def _certify_shortest(self, state: FloatArray, plan: FloatArray) -> Asking[Certificate]:
         """The certificate of a plan or, with a region, of its beginning up to the first step that ends in it."""
         if self.region is None:
-            return self._certify(state, plan)
-        first = self._certify(state, plan[:1])
+            return (yield from self._certify(state, plan))
+        first = yield from self._certify(state, plan[:1])
         if len(plan) == 1 or first.verdict is not Verdict.CERTIFIED or self._leads_home(first):
             return first
-        whole = self._certify(state, plan)
+        whole = yield from self._certify(state, plan)
         kept = np.logical_and.accumulate((whole.margins >= 0.0).all(axis=1))
         home = self.region.first_covered(whole.tube)
-        return whole if home is None or not kept[home] else self._certify(state, plan[: home + 1])
+        if home is None or not kept[home]:
+            return whole
+        return (yield from self._certify(state, plan[: home + 1]))
 
-    def _certify(self, state: FloatArray, plan: npt.ArrayLike) -> Certificate:
+    def _certify(self, state: FloatArray, plan: npt.ArrayLike) -> Asking[Certificate]:
         """The certificate of a copy of the plan, which nobody else can change."""
         question = Question(state, plan, self.limits, self.initial_state_noise)
         try:
-            certificate = question.ask(self.predictor)
+            certificate = yield Asked(self.predictor, self.limits, question)
         except Exception as error:
             self._look_for_refutation(error, self)
             raise

@@ -1,4 +1,4 @@
-"""What a certified loop did at every step, and why."""
+"""What a certified loop did at every step and why, and what it remembers of it."""
 
 from __future__ import annotations
 
@@ -58,6 +58,39 @@ class LoggedStep:
         that was proved for it.
         """
         return self.decision.is_certified
+
+
+@dataclass(frozen=True, eq=False)
+class PlanUnderway:
+    """A certified plan, and which of its steps was applied last."""
+
+    certificate: Certificate
+    step: int = 0
+
+    @property
+    def inputs(self) -> FloatArray:
+        """Of that step."""
+        inputs: FloatArray = self.certificate.question.inputs[self.step]
+        return inputs
+
+    @property
+    def rest(self) -> FloatArray:
+        """The inputs of the steps after it."""
+        return self.certificate.question.inputs[self.step + 1 :]
+
+    @property
+    def box(self) -> tuple[FloatArray, FloatArray]:
+        """What was proved for the state after that step, whatever is measured on the way."""
+        return self.certificate.tube.lower[self.step], self.certificate.tube.upper[self.step]
+
+
+@dataclass(eq=False)
+class LoopMemory:
+    """What a loop knows of the steps before."""
+
+    plan: PlanUnderway | None = None
+    applied: FloatArray | None = None
+    refutation: str | None = None
 
 
 def read_only(array: FloatArray) -> FloatArray:

@@ -14,6 +14,7 @@ from ..certificates.region import InvariantRegion
 from ..data.arrays import FloatArray, as_floats
 from ..errors import InputError
 from .certified_loop import CertifiedMPC
+from .lockstep import Asking, outcomes
 from .loop_log import Decision, LoggedStep
 from .planners import planner_of
 from .robust import RobustOCP
@@ -72,8 +73,13 @@ class SafetyFilter:
 
     def __call__(self, state: npt.ArrayLike, wanted: npt.ArrayLike | None = None) -> FloatArray:
         """The input to apply at a measured state, `(n_inputs,)`; `wanted` takes the place of what the policy says."""
+        (applied,) = outcomes([self.deciding(state, wanted)])
+        return applied
+
+    def deciding(self, state: npt.ArrayLike, wanted: npt.ArrayLike | None = None) -> Asking[FloatArray]:
+        """The same, with the plans to certify left to others: see `make_steps`."""
         self._wanted[:] = [] if wanted is None else [as_floats(wanted, "wanted")]
-        return self.loop.make_step(state)
+        return self.loop.deciding(state)
 
     @property
     def log(self) -> list[LoggedStep]:

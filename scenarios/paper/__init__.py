@@ -9,13 +9,16 @@ from ..material import Work
 from .result import PaperResult
 
 STUDIES = {
-    "henon": "Example 1: surfaces of the optimal bounds, and both kinds of bands on a slice. 15 seconds.",
-    "tables": "Tables I and II: average widths of optimal, closed-form and Gaussian-process bounds. Some minutes.",
+    "henon": "Example 1: surfaces of the optimal bounds, and both kinds of bands on a slice.",
+    "tables": "Tables I and II: average widths of optimal, closed-form and Gaussian-process bounds.",
     "frontier": "Figures 1 and 6: how narrow bounds get, and which norm and noise bounds data refute.",
     "alternating": "Algorithm 1: alternating bounds against the exact optimum, turn by turn.",
     "rto": "Example 2: optimisation under a constraint that is known by samples only.",
 }
 """Name and description; the module of that name has `run(work)`."""
+
+RUN_SECONDS = {"henon": 20.0, "tables": 240.0, "frontier": 5.0, "alternating": 18.0, "rto": 60.0}
+"""What each takes on two cores, roughly, as measured."""
 
 
 def paper_study(name: str) -> Callable[[Work], PaperResult]:

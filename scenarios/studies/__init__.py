@@ -18,6 +18,7 @@ MODULES = (
     "region",
     "closed_loop",
     "forever",
+    "forever_design",
     "sampling",
     "design",
     "recordings",

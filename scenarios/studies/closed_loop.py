@@ -44,7 +44,8 @@ class ClosedLoopSettings(Settings):
     initial_states: tuple[list[Finite], list[Finite]] | None = None
     """Lower and upper ends to draw initial states from; the limits by default."""
     region: Annotated[list[Count], Field(default=[])]
-    """Cells per state of an invariant region, where loops then begin, and which the certified controller keeps to."""
+    """Cells per state of an invariant region, where loops then begin, and which the certified controller keeps to; they
+    are not split."""
     repair_seconds: float = 0.1
     """How long it may mend a plan, with a region."""
 
@@ -252,7 +253,8 @@ def run(settings: ClosedLoopSettings, starts: tuple[list[float], list[float]], t
     """Every controller from the same initial states."""
     material, work = task.material, task.work
     noise = material.start_noise(task.scenario)
-    region = find_region(settings.region, None, task) if settings.region else None
+    cells = settings.region
+    region = find_region(cells, math.prod(cells), task, _held_reference(task)) if cells else None
     x0 = _starts(settings.runs, starts, region, work.rng)
     chunks = np.array_split(x0, max(1, len(x0) // _RUNS_PER_TASK))
     loops = {}
@@ -269,6 +271,13 @@ def run(settings: ClosedLoopSettings, starts: tuple[list[float], list[float]], t
                 progress(len(found), len(x0))
         loops[name] = found
     return ClosedLoopOutcome(task, loops, region)
+
+
+def _held_reference(task: Task) -> FloatArray:
+    """The input at the set point, held for the whole horizon: a plan from which tight limits can be kept."""
+    control = task.scenario.control
+    assert control is not None
+    return np.tile(control.input_reference, (1, task.material.runs.horizon, 1))
 
 
 def _starts(

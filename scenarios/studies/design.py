@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -17,37 +17,27 @@ from ...certificates.certificate import Certificate, Verdict
 from ...control.certainty_equivalent import QuadraticCost, Tightening
 from ...control.tightening import half_widths, tightening_for
 from ...data.arrays import FloatArray
-from ...data.sets import Box
 from ...errors import InputError
 from ...reporting import Cell, Gallery, Picture, Section, Table, figures
 from ..material import OPTIMAL, Material, Source
-from ..schema import BoxLimits, Count, Finite, Positive, Scenario, Settings
+from ..schema import Count, Finite, Positive, Scenario, Settings
 from .closed_loop import CERTAINTY_EQUIVALENT, ROBUST
-from .designer import Change, Designer, Effect, LimitTrial, effects_of
+from .designer import Change, Designer, Effect, LimitTrial, MovedLimit, effects_of
 from .kind import Kind, Listing, Outcome, Run, Task, seconds_text
 from .region import Grid, VerdictMap, region_pair
 
 TIGHTENED = "tightened limits"
 
 
-class LimitSweep(Settings):
+class LimitSweep(MovedLimit):
     """Move one limit, and see up to where plans from an initial state can be certified."""
 
     initial_state: list[Finite]
-    state: str
-    end: Literal["lower", "upper"]
-    values: Annotated[list[Finite], Field(min_length=1)]
 
     @property
     def start_text(self) -> str:
         """The initial state as it is shown."""
         return "(" + ", ".join(f"{x:g}" for x in self.initial_state) + ")"
-
-    def moved(self, limits: BoxLimits, names: tuple[str, ...], value: float) -> BoxLimits:
-        """The limits with this one at a value."""
-        ends = {end: getattr(limits.states, end).copy() for end in ("lower", "upper")}
-        ends[self.end][names.index(self.state)] = value
-        return replace(limits, states=Box(**ends))
 
 
 class DesignSettings(Settings):
@@ -173,7 +163,7 @@ class DesignOutcome(Outcome):
 
     def _trials_listing(self, sweep: LimitSweep) -> Listing:
         header = (
-            f"{sweep.state} {'>=' if sweep.end == 'lower' else '<='}",
+            sweep.text,
             "certainty\nequivalent",
             "\nmargin",
             "\nrobust",
@@ -283,20 +273,10 @@ def prepare(settings: DesignSettings, scenario: Scenario, source: Source) -> Run
     if settings.runs and source.recorded is not None and max(settings.runs) > len(source.recorded):
         raise InputError(f"design.runs: there are only {len(source.recorded)} recorded {source.kind}")
     if settings.sweep is not None:
-        _require_sweep(settings.sweep, source)
+        if len(settings.sweep.initial_state) != len(source.state_names):
+            raise InputError(f"design.sweep.initial_state must hold {', '.join(source.state_names)}")
+        settings.sweep.require_fits(source, "design.sweep")
     return partial(run, settings, pair)
-
-
-def _require_sweep(sweep: LimitSweep, source: Source) -> None:
-    if sweep.state not in source.state_names:
-        raise InputError(f"design.sweep.state must be one of {', '.join(source.state_names)}")
-    if len(sweep.initial_state) != len(source.state_names):
-        raise InputError(f"design.sweep.initial_state must hold {', '.join(source.state_names)}")
-    for value in sweep.values:
-        try:
-            sweep.moved(source.limits, source.state_names, value)
-        except InputError:
-            raise InputError(f"design.sweep.values: {value:g} is beyond the opposite limit") from None
 
 
 def run(settings: DesignSettings, pair: tuple[int, int], task: Task) -> DesignOutcome:
@@ -334,7 +314,7 @@ def run(settings: DesignSettings, pair: tuple[int, int], task: Task) -> DesignOu
     )
 
 
-def _changes(settings: DesignSettings, base: Designer, order: Any) -> list[Change]:
+def _changes(settings: DesignSettings, base: Designer, order: Any) -> list[Change[Designer]]:
     """Smaller sets of runs are parts of the larger ones, in this order."""
     runs = base.material.runs
     sizes = [min(n, len(runs)) for n in settings.runs]

@@ -5,23 +5,56 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from ...certificates.certificate import Certificate, certify_plans
 from ...control.certainty_equivalent import CertaintyEquivalentOCP, QuadraticCost
 from ...control.robust import RobustOCP, RobustPlan
 from ...control.tightening import half_widths
 from ...data.arrays import FloatArray, IndexArray
-from ...errors import ContradictoryDataError, FalsifiedNormBoundError
+from ...data.sets import Box
+from ...errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ...parallel import Progress
 from ...prediction.predictor import MultiStepPredictor
-from ..material import Material, Work
-from ..schema import BoxLimits
+from ..material import Material, Source, Work
+from ..schema import BoxLimits, Finite, Settings
 from .closed_loop import CERTAINTY_EQUIVALENT, ROBUST
 from .kind import finite
 from .region import certified_share
+
+Changed = TypeVar("Changed")
+
+
+class MovedLimit(Settings):
+    """One limit of a state, and where it is moved to."""
+
+    state: str
+    end: Literal["lower", "upper"]
+    values: Annotated[list[Finite], Field(min_length=1)]
+
+    @property
+    def text(self) -> str:
+        """The limit without its value."""
+        return f"{self.state} {'>=' if self.end == 'lower' else '<='}"
+
+    def moved(self, limits: BoxLimits, names: tuple[str, ...], value: float) -> BoxLimits:
+        """The limits with this one at a value."""
+        ends = {end: getattr(limits.states, end).copy() for end in ("lower", "upper")}
+        ends[self.end][names.index(self.state)] = value
+        return replace(limits, states=Box(**ends))
+
+    def require_fits(self, source: Source, section: str) -> None:
+        """Refuse a state that is not there, and values beyond its other limit."""
+        if self.state not in source.state_names:
+            raise InputError(f"{section}.state must be one of {', '.join(source.state_names)}")
+        for value in self.values:
+            try:
+                self.moved(source.limits, source.state_names, value)
+            except InputError:
+                raise InputError(f"{section}.values: {value:g} is beyond the opposite limit") from None
 
 
 @dataclass(frozen=True)
@@ -141,16 +174,16 @@ class Designer:
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class Change(Generic[Changed]):
     """One thing, the value that it is tried with, its present one, and how it is changed."""
 
     what: str
     value: float
     present: float
-    changed: Callable[[], Designer]
+    changed: Callable[[], Changed]
 
 
-def effects_of(changes: Sequence[Change], base: Designer, x0: FloatArray, work: Work) -> list[Effect]:
+def effects_of(changes: Sequence[Change[Designer]], base: Designer, x0: FloatArray, work: Work) -> list[Effect]:
     """One thing changes at a time."""
     effects: list[Effect] = []
     if not changes:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -14,32 +12,19 @@ from pydantic import Field
 
 from ...arithmetic.printing import rounded_down
 from ...certificates.region import InvariantRegion
-from ...control.certainty_equivalent import CertaintyEquivalentOCP
 from ...control.invariance import invariant_region
 from ...control.loop_log import Decision
-from ...control.safety_filter import SafetyFilter
 from ...data.arrays import FloatArray
-from ...data.sets import Box
 from ...errors import InputError
 from ...models.plant import Plant
-from ...parallel import in_parallel
 from ...reporting import Gallery, Picture, Section, Table
 from ...reporting.figures import loops_figure
 from ...reporting.regions import region_for_ever_figure
-from ..material import OPTIMAL, Material, Source, Work, plan_from
+from ..material import OPTIMAL, Source
 from ..schema import Count, Scenario, Settings
+from .filtered import Loops, filtered_loops, policies_for
 from .kind import Kind, Listing, Outcome, Run, Task, seconds_text
 
-CERTAINTY_EQUIVALENT, HOSTILE, RANDOM = "certainty equivalent", "hostile", "random"
-Policy = Callable[[FloatArray], FloatArray]
-"""From a state to an input."""
-Maker = Callable[[np.random.Generator], Policy]
-"""One policy for every loop."""
-
-_HELD = 60
-"""So many steps an input is held to see where it leads."""
-_KEPT = 25
-"""So many steps a random input is kept."""
 _DRAWN = 20
 """Loops that are drawn."""
 
@@ -57,21 +42,10 @@ class ForeverSettings(Settings):
     table: Annotated[list[Count], Field(default=[])]
     """The certainty-equivalent policy is solved on a grid of so many states, and interpolated; 33 per state by default,
     17 for three and more."""
+    timed: Count = 100
+    """Further steps per policy, one at a time, that tell how long the filter takes alone."""
     checked: Count = 100_000
     """Random states of the region whose plans are followed on the simulated plant."""
-
-
-@dataclass(frozen=True, eq=False)
-class Loops:
-    """All loops of one policy, as it is and filtered."""
-
-    policy: str
-    states: FloatArray
-    """`(n_runs, n_steps + 1, n_states)`, filtered."""
-    unfiltered: FloatArray
-    decisions: dict[Decision, int]
-    seconds: FloatArray
-    """Per step of the filter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +77,7 @@ class ForeverOutcome(Outcome):
             "escaped": self.escaped,
             "policies": {
                 loops.policy: {
-                    "steps": int(loops.seconds.size),
+                    "steps": loops.n_steps,
                     "violations": self.n_outside(loops.states),
                     "violations_unfiltered": self.n_outside(loops.unfiltered),
                     "decisions": {decision.name: count for decision, count in loops.decisions.items()},
@@ -116,18 +90,18 @@ class ForeverOutcome(Outcome):
 
     @property
     def is_contradicted(self) -> bool:
-        certified = all(decision.is_certified for loops in self.loops for decision in loops.decisions)
+        certified = not any(loops.n_uncertified for loops in self.loops)
         return self.escaped > 0 or (certified and any(self.n_outside(loops.states) for loops in self.loops))
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
             (
                 loops.policy,
-                f"{loops.seconds.size:,}",
+                f"{loops.n_steps:,}",
                 f"{self.n_outside(loops.unfiltered):,}",
                 f"{self.n_outside(loops.states):,}",
-                *(f"{loops.decisions.get(kind, 0) / loops.seconds.size:.1%}" for kind in _KINDS),
-                f"{sum(count for kind, count in loops.decisions.items() if not kind.is_certified):,}",
+                *(f"{loops.decisions.get(kind, 0) / loops.n_steps:.1%}" for kind in _KINDS),
+                f"{loops.n_uncertified:,}",
                 seconds_text(float(np.median(loops.seconds))),
             )
             for loops in self.loops
@@ -206,7 +180,7 @@ _WHOLE = frozenset(range(1, len(_HEADER)))
 _CAPTION = (
     "out before, out: true states outside the limits without and with the filter; wanted, region: steps with what the "
     "policy wanted, or the plan of the cell; between: with an input between the two; uncert.: steps that were not "
-    "certified; a step: median time of the filter"
+    "certified; a step: median time of the filter for one step at a time"
 )
 
 
@@ -230,15 +204,15 @@ def run(settings: ForeverSettings, task: Task) -> ForeverOutcome:
         escaped = n_escaped(region, material.plant, starts)
         progress(1, 1)
     x0 = states_in(region, settings.runs, work.rng)
-    policies = _policies(settings, material, work)
-    loops = [
-        _loops(name, policy, region, x0, settings.steps, material.plant, work) for name, policy in policies.items()
-    ]
+    policies = policies_for(settings.table, material, work)
+    loops = filtered_loops(policies, region, x0, settings.steps, settings.timed, material.plant, work)
     seconds = work.timings["looking for a region"]
     return ForeverOutcome(task, region, seconds, len(starts), escaped, loops)
 
 
-def find_region(cells: list[int], max_cells: int | None, task: Task) -> InvariantRegion:
+def find_region(
+    cells: list[int], max_cells: int | None, task: Task, candidates: FloatArray | None = None
+) -> InvariantRegion:
     """Of the predictor that decides, with measurements as far off as the scenario says; refused where there is none."""
     material, work = task.material, task.work
     with work.stage("looking for a region") as progress:
@@ -247,6 +221,7 @@ def find_region(cells: list[int], max_cells: int | None, task: Task) -> Invarian
             material.limits,
             cells=cells,
             max_cells=max_cells,
+            candidates=candidates,
             initial_state_noise=material.start_noise(task.scenario),
             n_jobs=work.n_jobs,
             progress=progress,
@@ -273,108 +248,6 @@ def n_escaped(region: InvariantRegion, plant: Plant, states: FloatArray) -> int:
         inside = whole.contains(after).all(axis=1) & np.asarray(region.contains(after[:, -1]))
         escaped += int((~inside).sum())
     return escaped
-
-
-def _policies(settings: ForeverSettings, material: Material, work: Work) -> dict[str, Maker]:
-    """What is filtered: a controller, an adversary, and chance."""
-    control, plant, inputs = material.control, material.plant, material.limits.inputs
-    assert control is not None
-    assert plant is not None
-    states, worst = material.limits.states, worst_input(plant, material.limits.states, inputs)
-    table = settings.table or [33 if states.n_dims < 3 else 17] * states.n_dims
-    controller = tabulated(control, states, table, work)
-    return {
-        CERTAINTY_EQUIVALENT: lambda rng: controller,
-        HOSTILE: lambda rng: lambda x: worst,
-        RANDOM: lambda rng: at_random(inputs, rng),
-    }
-
-
-def at_random(inputs: Box, rng: np.random.Generator) -> Policy:
-    """Random inputs, each kept for a while: long enough to lead somewhere."""
-    kept: list[FloatArray] = []
-
-    def policy(x: FloatArray) -> FloatArray:
-        if not kept:
-            kept.extend([rng.uniform(inputs.lower, inputs.upper)] * _KEPT)
-        return kept.pop()
-
-    return policy
-
-
-def tabulated(control: CertaintyEquivalentOCP, states: Box, shape: Sequence[int], work: Work) -> Policy:
-    """The first inputs of a controller's plans on a grid of states, and between them interpolated."""
-    from scipy.interpolate import RegularGridInterpolator
-
-    axes = [np.linspace(low, high, n) for low, high, n in zip(states.lower, states.upper, shape, strict=True)]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    plans = plan_from(control, points.reshape(-1, states.n_dims), "planning over a grid", work)
-    first = np.array([plan.inputs[0] for plan in plans]).reshape(*points.shape[:-1], -1)
-    between = RegularGridInterpolator(axes, first)
-
-    def policy(x: FloatArray) -> FloatArray:
-        found: FloatArray = between(states.clip(x))[0]
-        return found
-
-    return policy
-
-
-def worst_input(plant: Plant, states: Box, inputs: Box) -> FloatArray:
-    """Of the corners of the limits of the inputs, the one that leads furthest out of those of the states when held."""
-    corners = np.array(list(product(*zip(inputs.lower, inputs.upper, strict=True))))
-    middle = np.tile((states.lower + states.upper) / 2.0, (len(corners), 1))
-    after = plant.simulate(middle, np.repeat(corners[:, None], _HELD, axis=1))[:, 1:]
-    room = np.minimum(after - states.lower, states.upper - after) / (states.upper - states.lower)
-    worst: FloatArray = corners[int(room.min(axis=(1, 2)).argmin())]
-    return worst
-
-
-def _loops(
-    name: str, make: Maker, region: InvariantRegion, x0: FloatArray, n_steps: int, plant: Plant, work: Work
-) -> Loops:
-    """As it is, and filtered, from the same states; loops are shared among processes."""
-    n_parts = min(len(x0), max(1, work.n_jobs) * 4)
-    parts, generators = np.array_split(x0, n_parts), np.random.default_rng(work.seed).spawn(n_parts)
-    found = []
-    with work.stage(f"loops, {name}") as progress:
-        tasks = [(make, region, part, n_steps, plant, rng) for part, rng in zip(parts, generators, strict=True)]
-        for done in in_parallel(_some_loops, tasks, work.n_jobs):
-            found.append(done)
-            progress(sum(len(states) for states, *_ in found), len(x0))
-    states, unfiltered, decisions, seconds = zip(*found, strict=True)
-    counts = {kind: sum(own.get(kind, 0) for own in decisions) for kind in Decision}
-    return Loops(
-        name,
-        np.concatenate(states),
-        np.concatenate(unfiltered),
-        {kind: count for kind, count in counts.items() if count},
-        np.concatenate(seconds),
-    )
-
-
-def _some_loops(
-    make: Maker, region: InvariantRegion, x0: FloatArray, n_steps: int, plant: Plant, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray, dict[Decision, int], FloatArray]:
-    """Loops at the same time, so that the plant is simulated for all of them at once."""
-    seeds = rng.bit_generator.seed_seq.spawn(len(x0))  # type: ignore[attr-defined]
-    policies, same = ([make(np.random.default_rng(seed)) for seed in seeds] for _ in range(2))
-    filters = [SafetyFilter(policy, region) for policy in policies]
-    filtered = _driven(lambda k, x: filters[k](x), x0, n_steps, plant)
-    unfiltered = _driven(lambda k, x: same[k](x), x0, n_steps, plant)
-    decisions: dict[Decision, int] = {}
-    for one in filters:
-        for kind, count in one.decisions.items():
-            decisions[kind] = decisions.get(kind, 0) + count
-    return filtered, unfiltered, decisions, np.array([step.seconds for one in filters for step in one.log])
-
-
-def _driven(decide: Callable[[int, FloatArray], FloatArray], x0: FloatArray, n_steps: int, plant: Plant) -> FloatArray:
-    """States `(n_runs, n_steps + 1, n_states)` with inputs that are decided for every loop at every step."""
-    states = [x0]
-    for _ in range(n_steps):
-        inputs = np.array([decide(k, x) for k, x in enumerate(states[-1])])
-        states.append(plant.simulate(states[-1], inputs[:, None])[:, 1])
-    return np.stack(states, axis=1)
 
 
 def complaint(settings: ForeverSettings, scenario: Scenario) -> str:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ...arithmetic.printing import margin_text
+from ...arithmetic.printing import margin_text, rounded_up
 from ...certificates.certificate import Certificate, Verdict, certify_plans, factor_text
 from ...control.robust import RobustOCP
 from ...data.arrays import FloatArray
@@ -21,6 +21,8 @@ from ...data.plans import Plans
 from ...errors import InputError
 from ...parallel import collect, in_parallel
 from ...reporting import ReportedPlan, Section, Table, figures
+from ...reporting.labels import state_texts
+from ...reporting.widths import half_widths, largest_half_widths
 from ..material import AFFINE_PRIOR, OPTIMAL, Source, plan_from
 from ..schema import GENERAL, Finite, Scenario, Settings, state_pair
 from .kind import Kind, Listing, Outcome, Run, Task, finite
@@ -57,7 +59,7 @@ class JudgedPlan(ReportedPlan):
 
     def summary(self) -> dict[str, Any]:
         """A margin beyond what was looked for is null."""
-        question = self.certificates[OPTIMAL].question
+        question, names = self.certificates[OPTIMAL].question, self.certificates[OPTIMAL].predictor.runs.state_names
         methods = {}
         for method, certificate in self.certificates.items():
             tube = certificate.tube
@@ -65,6 +67,7 @@ class JudgedPlan(ReportedPlan):
                 "verdict": certificate.verdict.name,
                 "explanation": certificate.explain(),
                 "mean_volume": float(tube.volumes.mean()),
+                "largest_half_widths": dict(zip(names, largest_half_widths(certificate).tolist(), strict=True)),
                 "margin": finite(certificate.margin),
                 **{name: finite(value) for name, value in self.margins.get(method, {}).items()},
                 "share_of_width_for_unknown_initial_states": finite(tube.initial_state_share),
@@ -88,12 +91,21 @@ class JudgedPlan(ReportedPlan):
                 "" if number else self.name,
                 method,
                 certificate.verdict,
-                f"{certificate.tube.volumes.mean():.3g}",
+                ", ".join(map(rounded_up, largest_half_widths(certificate).tolist())),
                 margin_text(certificate.margin),
                 factor_text(margins.get("norm_margin")),
                 factor_text(margins.get("noise_margin")),
                 "" if inside is None else f"{inside}/{len(certificate.tube.lower)}",
             ]
+
+
+@dataclass(frozen=True)
+class MeanSize:
+    """Of the boxes of one method."""
+
+    half_widths: tuple[str, ...]
+    """By state, as texts with units."""
+    volume: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +141,11 @@ class PlansOutcome(Outcome):
         ]
 
     def listings(self) -> list[Listing]:
-        volume = {1: "width", 2: "area"}.get(self.task.material.runs.n_states, "volume")
-        header = ("plan", "method", "verdict", volume, "margin", "norm x", "noise x", "truth in")
+        header = ("plan", "method", "verdict", "box ±", "margin", "norm x", "noise x", "truth in")
+        states = ", ".join(state_texts(self.task.material.runs))
         caption = (
-            f"{volume}: of a box, on average; margin: the smallest to any limit; norm x, noise x: by which factor "
-            "all those bounds may grow with the plan still certified"
+            f"box ±: half the widths of the widest boxes, {states}; margin: the smallest to any limit; norm x, "
+            "noise x: by which factor all those bounds may grow with the plan still certified"
         )
         return [
             Listing(
@@ -141,7 +153,7 @@ class PlansOutcome(Outcome):
                 [list(plan.rows()) for plan in self.plans],
                 title=self.task.scenario.title,
                 caption=caption,
-                whole=frozenset(range(1, len(header))),
+                whole=frozenset(range(1, len(header))) - {header.index("box ±")},
             )
         ]
 
@@ -158,34 +170,47 @@ class PlansOutcome(Outcome):
                     yield f"plan {plan.name}, {method}: {'; '.join(said)}"
 
     def _about_boxes(self) -> Iterator[str]:
-        means = self._mean_volumes()
-        small = means.pop(OPTIMAL)
-        if means:
-            others = (f"{other} {mean:.4g}, {mean / small:.3g} times as large" for other, mean in means.items())
-            yield f"mean box over all plans: {', '.join([f'{OPTIMAL} {small:.4g}', *others])}"
+        sizes = self._mean_sizes()
+        if len(sizes) > 1:
+            texts = [f"{method} {', '.join(size.half_widths)}" for method, size in sizes.items()]
+            yield f"mean half-widths over all plans: {'; '.join(texts)}"
+            small = sizes.pop(OPTIMAL).volume
+            others = (f"{method} {size.volume:.4g}, {size.volume / small:.3g} times" for method, size in sizes.items())
+            yield f"mean volumes of boxes: {', '.join([f'{OPTIMAL} {small:.4g}', *others])}"
         share = max(plan.certificates[OPTIMAL].tube.initial_state_share for plan in self.plans)
         if share > 0:
             yield f"unknown initial states make up to {share:.0%} of the widths of the boxes"
 
-    def _mean_volumes(self) -> dict[str, float]:
+    def _mean_sizes(self) -> dict[str, MeanSize]:
         """Of the boxes of all plans, by method."""
-        return {
-            method: float(np.mean([plan.certificates[method].tube.volumes.mean() for plan in self.plans]))
-            for method in self.task.material.predictors
-        }
+        runs, sizes = self.task.material.runs, {}
+        for method in self.task.material.predictors:
+            mine = [plan.certificates[method] for plan in self.plans]
+            widths = np.mean([half_widths(certificate).mean(axis=0) for certificate in mine], axis=0)
+            volume = float(np.mean([certificate.tube.volumes.mean() for certificate in mine]))
+            texts = [
+                f"{name} {width:.3g} {unit}".rstrip()
+                for name, width, unit in zip(runs.state_names, widths.tolist(), runs.state_units, strict=True)
+            ]
+            sizes[method] = MeanSize(tuple(texts), volume)
+        return sizes
 
     def sections(self) -> list[Section]:
-        means = self._mean_volumes()
-        if len(means) == 1:
+        sizes = self._mean_sizes()
+        if len(sizes) == 1:
             return []
         text = f"The verdicts are those of the {OPTIMAL} bounds. The others are made of the same recordings."
-        if AFFINE_PRIOR in means:
+        if AFFINE_PRIOR in sizes:
             text += (
                 f" {AFFINE_PRIOR.capitalize()}: {OPTIMAL} bounds of what an affine fit leaves, with norm bounds that "
                 "were estimated for that. This is another assumption, and neither follows from the other."
             )
-        rows = [(method, f"{mean:.4g}", f"{mean / means[OPTIMAL]:.3g}") for method, mean in means.items()]
-        return [Section("Methods compared", [text, Table(("method", "mean box over all plans", "times"), rows)])]
+        rows = [
+            (method, ", ".join(size.half_widths), f"{size.volume / sizes[OPTIMAL].volume:.3g}")
+            for method, size in sizes.items()
+        ]
+        header = ("method", "mean half-widths over all plans", "volumes of boxes, times")
+        return [Section("Methods compared", [text, Table(header, rows)])]
 
     def figures(self) -> dict[str, Any]:
         shown, names = self.plans[:_FIGURES_UP_TO], self.task.material.runs.state_names
@@ -196,7 +221,7 @@ class PlansOutcome(Outcome):
             file_name = re.sub(r"[^\w.-]+", "_", "_".join(["phase", *(names[i] for i in pair)]))
             drawn[file_name] = figures.phase_figure(by_method, truths or None, pair, [plan.name for plan in shown])
         for number, plan in enumerate(shown, start=1):
-            drawn[f"time_{number}"] = figures.time_figure(plan.certificates, plan.truth)
+            drawn[f"time_{number}"] = figures.time_figure(plan.certificates, plan.truth, plan.name)
         return drawn
 
     def write(self, folder: Path) -> None:
@@ -274,11 +299,20 @@ def judge(plans: Plans, task: Task) -> list[JudgedPlan]:
 
 
 def certify_all(
-    task: Task, method: str, x0: Sequence[FloatArray], inputs: Sequence[FloatArray], *, stage: str
+    task: Task,
+    method: str,
+    x0: Sequence[FloatArray],
+    inputs: Sequence[FloatArray],
+    *,
+    stage: str,
+    reach: FloatArray | None = None,
 ) -> list[Certificate]:
-    """Plans of one length at a time, some at once; certificates in the order of the plans."""
+    """Plans of one length at a time, some at once; certificates in the order of the plans.
+
+    They hold from everywhere within `reach` of `x0`; by default that is what the initial states may be off.
+    """
     material, work = task.material, task.work
-    noise = material.start_noise(task.scenario)
+    noise = material.start_noise(task.scenario) if reach is None else reach
     certificates: dict[int, Certificate] = {}
     with work.stage(stage) as progress:
         for length in sorted({len(u) for u in inputs}):

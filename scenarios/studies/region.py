@@ -1,43 +1,50 @@
-"""From where plans are certified: verdicts over a grid of initial states in the plane of two states."""
+"""From where plans are certified: verdicts for the cells of a grid in the plane of two states, each as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ...certificates.certificate import Verdict
+from ...certificates.certificate import Certificate, Verdict
+from ...certificates.region import start_of
 from ...data.arrays import FloatArray
 from ...data.sets import Box
 from ...data.trajectories import Trajectories
 from ...errors import InputError
 from ...reporting import Gallery, Picture, Section, figures
+from ...reporting.labels import state_label
 from ..material import Source, plan_from
 from ..schema import GENERAL, Count, Scenario, state_pair
 from .kind import Kind, Outcome, Run, Task
 from .plans import PlansSettings, certify_all
 
+_TRIED = 10
+"""So many true states of each certified cell are tried on a simulated plant."""
+
 
 class RegionSettings(PlansSettings):
-    """Whether verdicts over a grid of initial states are drawn; states that are not of it as in the first plan."""
+    """Whether verdicts over cells of initial states are drawn; states that are not of them as in the first plan."""
 
     region: tuple[Count, Count] | None = None
-    """Verdicts over a grid of initial states."""
+    """Cut the limits into so many cells, and certify from everywhere in each."""
     region_states: tuple[str, str] | None = None
-    """The two states of that grid, the first two by default; others are those of the first initial state."""
+    """The two states of these cells, the first two by default; others are those of the first initial state."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Initial states in the plane of two states."""
+    """Initial states in the plane of two states: points, or cells by their middles."""
 
     states: tuple[int, int]
     first: FloatArray
     second: FloatArray
+    ends: tuple[FloatArray, FloatArray] | None = None
+    """Where cells begin and end, by state, one number more than there are cells; none for points."""
 
     @classmethod
     def over(cls, limits: Box, states: tuple[int, int], shape: tuple[int, int]) -> Grid:
@@ -45,11 +52,26 @@ class Grid:
         first, second = (np.linspace(limits.lower[i], limits.upper[i], n) for i, n in zip(states, shape, strict=True))
         return cls(states, first, second)
 
+    @classmethod
+    def of_cells(cls, limits: Box, states: tuple[int, int], shape: tuple[int, int]) -> Grid:
+        """Cells that fill the limits."""
+        ends = tuple(np.linspace(limits.lower[i], limits.upper[i], n + 1) for i, n in zip(states, shape, strict=True))
+        first, second = ((end[:-1] + end[1:]) / 2.0 for end in ends)
+        return cls(states, first, second, (ends[0], ends[1]))
+
     def initial_states(self, others: FloatArray) -> FloatArray:
         """Of all points, the second state the inner loop; states that are not of the grid as in `others`."""
         x0 = np.tile(others, (len(self.first) * len(self.second), 1)).astype(np.float64)
         x0[:, self.states] = np.stack(np.meshgrid(self.first, self.second, indexing="ij"), axis=-1).reshape(-1, 2)
         return x0
+
+    def boxes(self, others: FloatArray) -> list[Box]:
+        """All cells, in the order of `initial_states`."""
+        assert self.ends is not None
+        first, second = self.ends
+        lower = Grid(self.states, first[:-1], second[:-1]).initial_states(others)
+        upper = Grid(self.states, first[1:], second[1:]).initial_states(others)
+        return [Box(*ends) for ends in zip(lower, upper, strict=True)]
 
     def rows(self, verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
         """Verdicts in the order of `initial_states` by first and second state."""
@@ -63,6 +85,8 @@ class VerdictMap:
 
     grid: Grid
     verdicts: Mapping[str, Sequence[Verdict]]
+    middles: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """Of cells that are undecided as a whole, those middles from which the plan is certified."""
 
     def certified(self, name: str) -> npt.NDArray[np.bool_]:
         """Where the plans are certified, as a mask of the grid."""
@@ -80,17 +104,20 @@ class VerdictMap:
         return {
             "first": self.grid.first.tolist(),
             "second": self.grid.second.tolist(),
+            **({} if self.grid.ends is None else {"cells_end_at": [ends.tolist() for ends in self.grid.ends]}),
             "verdicts": {
                 name: [[verdict.name for verdict in row] for row in self.grid.rows(verdicts)]
                 for name, verdicts in self.verdicts.items()
             },
+            **({"certified_from_the_middle_alone": dict(self.middles)} if self.middles else {}),
         }
 
     def figure(self, runs: Trajectories, names: Iterable[str] | None = None) -> Any:
         """The verdicts as maps, side by side; all of them, or those that are named."""
         maps = {name: self.grid.rows(self.verdicts[name]) for name in names or self.verdicts}
-        labels = [figures.state_label(runs, state) for state in self.grid.states]
-        return figures.region_figure(self.grid.first, self.grid.second, maps, labels)
+        labels = [state_label(runs, state) for state in self.grid.states]
+        first, second = self.grid.ends or (self.grid.first, self.grid.second)
+        return figures.region_figure(first, second, maps, labels, self.middles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,35 +125,57 @@ class RegionOutcome(Outcome):
     """A map for every method."""
 
     map: VerdictMap
+    checked: int
+    """True states in certified cells that followed their plans on the simulated plant."""
+    escaped: int
+    """Of those, left the limits: with right assumptions, none."""
 
     name: ClassVar[str] = "region"
 
     def summary(self) -> dict[str, Any]:
-        return self.map.summary()
+        return {**self.map.summary(), "shares": self.map.shares, "checked": self.checked, "escaped": self.escaped}
 
     @property
     def is_contradicted(self) -> bool:
-        return False
+        return self.escaped > 0
+
+    def _from_middles(self, method: str) -> float:
+        """Cells that are certified from their middle alone, of all."""
+        return len(self.map.middles[method]) / len(self.map.verdicts[method])
+
+    def _about_truth(self) -> list[str]:
+        if not self.checked:
+            return []
+        return [
+            f"of {self.checked:,} random states in certified cells that followed their plans on the simulated plant, "
+            f"{self.escaped:,} left the limits"
+        ]
 
     def remarks(self) -> list[str]:
-        shares = ", ".join(f"{method} {share:.1%}" for method, share in self.map.shares.items())
-        return [f"certified share of the initial states within the limits: {shares}"]
+        shares = ", ".join(
+            f"{method} {share:.1%} (and {self._from_middles(method):.1%} from the middle of a cell alone)"
+            for method, share in self.map.shares.items()
+        )
+        return [f"share of the limits in cells that are certified as a whole: {shares}", *self._about_truth()]
 
     def sections(self) -> list[Section]:
         shares, grid = self.map.shares, self.map.grid
         pictures = [
             Picture(
                 self.map.figure(self.task.material.runs, [method]),
-                f"Verdicts over a grid of initial states, {method} bounds: {share:.1%} certified.",
+                f"Verdicts over cells of initial states, {method} bounds: {share:.1%} of the area is certified.",
             )
             for method, share in shares.items()
         ]
         found = ", ".join(f"{method} bounds certify {share:.1%}" for method, share in shares.items())
         text = (
-            f"Plans of the controller from a grid of {len(grid.first)} by {len(grid.second)} initial states within the "
-            f"limits: {found}."
+            f"The limits are cut into {len(grid.first)} by {len(grid.second)} cells of initial states. The plan of the "
+            "controller from the middle of a cell is certified if it keeps the limits from everywhere in the cell, so "
+            f"this is about all states, not about points of a grid. By share of the area, {found}. A dot is in the "
+            "middle of a cell that is undecided as a whole where the plan is certified from the middle itself."
         )
-        return [Section("From where it is certified", [text, Gallery(pictures)])]
+        truth = [f"{said[0].upper()}{said[1:]}." for said in self._about_truth()]
+        return [Section("From where it is certified", [text, *truth, Gallery(pictures)])]
 
     def figures(self) -> dict[str, Any]:
         return {"region": self.map.figure(self.task.material.runs)}
@@ -148,25 +197,54 @@ def region_pair(given: tuple[str, str] | None, names: tuple[str, ...], limits: B
 
 
 def prepare(settings: RegionSettings, scenario: Scenario, source: Source) -> Run | None:
-    """The grid is known before the work."""
+    """The cells are known before the work."""
     if settings.region is None:
         return None
     source.require_states("region in [study]")
     pair = region_pair(settings.region_states, source.state_names, source.limits.states, GENERAL)
-    grid = Grid.over(source.limits.states, pair, settings.region)
-    return partial(run, grid, grid.initial_states(np.array(settings.initial_states[0])))
+    grid = Grid.of_cells(source.limits.states, pair, settings.region)
+    return partial(run, grid, np.array(settings.initial_states[0]))
 
 
-def run(grid: Grid, x0: FloatArray, task: Task) -> RegionOutcome:
-    """Plan from all initial states of the grid, and certify with every method."""
-    control = task.material.control
-    assert control is not None
-    plans = [plan.inputs for plan in plan_from(control, x0, "planning over the region", task.work)]
-    verdicts = {}
-    for method in task.material.predictors:
-        certificates = certify_all(task, method, list(x0), plans, stage=f"the region, {method}")
-        verdicts[method] = [certificate.verdict for certificate in certificates]
-    return RegionOutcome(task, VerdictMap(grid, verdicts))
+def run(grid: Grid, others: FloatArray, task: Task) -> RegionOutcome:
+    """Plan from the middles of all cells, certify from everywhere in them with every method, try some true states."""
+    material, work = task.material, task.work
+    assert material.control is not None
+    noise = material.start_noise(task.scenario)
+    starts = [start_of(box, noise) for box in grid.boxes(others)]
+    x0, reach = np.array([x for x, _ in starts]), np.max([own for _, own in starts], axis=0)
+    plans = [plan.inputs for plan in plan_from(material.control, x0, "planning over the region", work)]
+    verdicts, middles = {}, {}
+    certified = np.zeros(len(x0), dtype=bool)
+    for method in material.predictors:
+        found = certify_all(task, method, list(x0), plans, stage=f"the region, {method}", reach=reach)
+        verdicts[method] = [certificate.verdict for certificate in found]
+        certified |= [verdict is Verdict.CERTIFIED for verdict in verdicts[method]]
+        open_ones = [k for k, verdict in enumerate(verdicts[method]) if verdict is Verdict.UNDECIDED]
+        alone = []
+        if open_ones:
+            some = [plans[k] for k in open_ones]
+            alone = certify_all(task, method, list(x0[open_ones]), some, stage=f"middles of cells, {method}")
+        middles[method] = _points([c for c in alone if c.verdict is Verdict.CERTIFIED], grid.states)
+    checked, escaped = _tried(x0[certified], reach, np.array(plans)[certified], task)
+    return RegionOutcome(task, VerdictMap(grid, verdicts, middles), checked, escaped)
+
+
+def _points(certificates: Sequence[Certificate], states: tuple[int, int]) -> list[tuple[float, float]]:
+    """Where plans start, in the plane of two states."""
+    starts = (certificate.question.x0 for certificate in certificates)
+    return [(float(x[states[0]]), float(x[states[1]])) for x in starts]
+
+
+def _tried(x0: FloatArray, reach: FloatArray, plans: FloatArray, task: Task) -> tuple[int, int]:
+    """How many random true states within reach of `x0` follow its plan on the simulated plant, and leave the limits."""
+    plant = task.material.plant
+    if plant is None or not len(x0):
+        return 0, 0
+    rng = np.random.default_rng(task.work.seed)
+    states = np.repeat(x0, _TRIED, axis=0) + reach * rng.uniform(-1.0, 1.0, (_TRIED * len(x0), len(reach)))
+    truths = plant.simulate(states, np.repeat(plans, _TRIED, axis=0))[:, 1:]
+    return len(states), int((~task.material.limits.states.contains(truths).all(axis=1)).sum())
 
 
 def complaint(settings: RegionSettings, scenario: Scenario) -> str:

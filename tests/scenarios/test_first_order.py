@@ -7,7 +7,7 @@ from logs import SCENARIO, simulated, write_log
 
 import rkhs_control as rc
 from rkhs_control.assumptions.intervals import displacement, step_observations
-from rkhs_control.assumptions.selection import Settings, nominal
+from rkhs_control.assumptions.nominal import Settings, nominal
 from rkhs_control.scenarios import first_order
 from rkhs_control.scenarios.first_order import first_order_widths
 from rkhs_control.scenarios.material import Work

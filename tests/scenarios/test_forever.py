@@ -14,7 +14,8 @@ from rkhs_control.scenarios.results import write_results
 from rkhs_control.scenarios.run import run_study
 from rkhs_control.scenarios.schema import load_scenario
 from rkhs_control.scenarios.studies.closed_loop import ClosedLoopOutcome
-from rkhs_control.scenarios.studies.forever import KIND, ForeverOutcome, at_random, worst_input
+from rkhs_control.scenarios.studies.filtered import at_random, worst_input
+from rkhs_control.scenarios.studies.forever import KIND, ForeverOutcome
 
 SMALL = {
     "plant.horizon": 2,
@@ -81,8 +82,9 @@ def test_the_hostile_policy_holds_what_leads_out(rng):
     worst = worst_input(plant, plant.state_limits, plant.input_limits)
     assert worst.tolist() == [3.0]
     policy = at_random(Box([0.0], [1.0]), rng)
-    drawn = np.array([policy(np.zeros(2)) for _ in range(50)])
-    assert len(np.unique(drawn)) == 2
+    drawn = np.array([policy(np.zeros((3, 2))) for _ in range(50)])
+    assert drawn.shape == (50, 3, 1)
+    assert len(np.unique(drawn)) == 2 * 3
 
 
 @pytest.mark.parametrize(

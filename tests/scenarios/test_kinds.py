@@ -157,9 +157,10 @@ def test_every_file_that_a_kind_writes_is_one_that_it_names(tmp_path):
         design[f"design.{key}"] = []
     design["design.effects_region"] = [2, 2]
     design["design.norm_factors"] = [2.0]
-    scenario, folder = load_scenario("cstr_design", {**small, **study, **loops, **sampling, **design})
+    forever = {"forever_design": {"cells": [2, 2], "noise_factors": [2.0]}}
+    scenario, folder = load_scenario("cstr_design", {**small, **study, **loops, **sampling, **design, **forever})
     result = run_study(scenario, folder, Work(0))
-    # all but that of recordings, which need a log, and that for ever: so few runs make no region
+    # all but that of recordings, which need a log, and that for ever, which refuses to go on without a region
     assert len(result.outcomes) == len(studies.MODULES) - 2
     write_results(result, tmp_path)
     always = {"summary.json", "runs.npz", "predictor.npz", "report.html"}

@@ -144,7 +144,7 @@ def test_wrong_settings_are_one_line_that_names_them(run, mine, tmp_path, change
     code, text = certify(run, mine, "--set", change)
     assert code == 1, text
     *before, last = text.splitlines()
-    assert all(line.startswith("choosing kernels") for line in before), text
+    assert all(line.startswith(("choosing kernels", "finished parts are kept")) for line in before), text
     assert last.startswith("error: ")
     assert message in last
     assert not (tmp_path / "results").exists()
@@ -209,7 +209,7 @@ def test_nothing_is_left_behind_when_writing_fails(run, mine, tmp_path, monkeypa
     code, text = certify(run, mine)
     assert code == 1
     assert text.splitlines()[-1] == "error: the disk is full"
-    assert not (tmp_path / "results").exists()
+    assert [file.name for file in (tmp_path / "results" / "mine").iterdir()] == [".parts"]
 
 
 def test_figures_of_an_earlier_run_go(run, mine, tmp_path):

@@ -153,6 +153,7 @@ def test_builtin_scenarios_say_what_they_do():
         "cstr_closed_loop",
         "cstr_design",
         "cstr_forever",
+        "cstr_forever_design",
         "cstr_sampling",
         "quadruple_tank",
         "tank",
