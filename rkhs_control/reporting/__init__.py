@@ -13,4 +13,4 @@ from .page import Gallery as Gallery
 from .page import Picture as Picture
 from .page import Section as Section
 from .page import Table as Table
-from .plans import ReportedPlan as ReportedPlan
+from .reported import ReportedPlan as ReportedPlan

@@ -14,7 +14,8 @@ from ..data.trajectories import Trajectories
 from ..envelopes.base import Envelope
 from ..envelopes.methods import method_name
 from ..prediction.predictor import MultiStepPredictor
-from .figures import panels_of, state_label
+from .figures import panels_of
+from .labels import state_label
 from .page import Block, Gallery, Picture, Section, Table
 from .palette import BLUE, DARK_RED, RED
 

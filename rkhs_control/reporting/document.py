@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,19 +18,12 @@ from ..envelopes.methods import method_name
 from ..errors import InputError
 from ..prediction.predictor import MultiStepPredictor
 from .assumptions import assumptions_section
+from .inputs import inputs_section
 from .page import Block, Headline, Page, Section, Table
-from .plans import (
-    REMARKS_UP_TO,
-    ReportedPlan,
-    changes_section,
-    deciding_distances,
-    deciding_entry,
-    explanation,
-    margins_section,
-    plans_section,
-    proofs_section,
-    tubes_section,
-)
+from .plans import changes_section, margins_section, plans_section, proofs_section, tubes_section
+from .reported import REMARKS_UP_TO, ReportedPlan, deciding_distances, deciding_entry, deciding_state, explanation
+from .text import symbols_in
+from .widths import widths_section
 
 _MARGINS_UP_TO = 40  # plans whose norm and noise margins are looked for
 
@@ -80,6 +74,7 @@ class Report:
     """Windows that did neither: they share samples with those held out."""
     doubt: str = ""
     """What makes an assumption doubtful, if anything."""
+    date: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __post_init__(self) -> None:
         names = self.predictor.runs.state_names
@@ -118,8 +113,14 @@ class Report:
             sections,
             description=self.description,
             warnings=[*([f"{self.doubt[0].upper()}{self.doubt[1:]}."] if self.doubt else []), *_remarks(self.plans)],
-            footer=f"Written by rkhs_control {__version__}.",
+            footer=f"Written by rkhs_control {__version__}, {self._when}.",
+            date=self._when,
+            symbols=symbols_in([*predictor.runs.state_names, *predictor.runs.input_names]),
         )
+
+    @property
+    def _when(self) -> str:
+        return f"{self.date.day} {self.date:%B %Y, %H:%M %Z}"
 
     def write(self, file: str | Path) -> None:
         """The page, as an HTML file."""
@@ -138,9 +139,11 @@ class Report:
 
     def _about_plans(self, deciding: ReportedPlan) -> Iterator[Section]:
         yield plans_section(self.plans)
+        yield inputs_section(self.plans, deciding)
         yield tubes_section(self.plans, deciding, self.phase_states)
         if deciding.certificate.margins.size:
             yield margins_section(deciding, len(self.plans))
+        yield widths_section(deciding)
 
     def _making(self, predictor: MultiStepPredictor) -> Section:
         runs = predictor.runs
@@ -154,6 +157,7 @@ class Report:
             (f"recorded {runs.kind}", f"{len(runs):,} of {length}{held_out}"),
             ("SHA-256 of states and inputs", runs.sha256),
             *self.facts.items(),
+            ("report written", self._when),
             ("rkhs_control", __version__),
             ("Python", platform.python_version()),
             *((name, version(name)) for name in ("numpy", "scipy", "numba")),
@@ -209,10 +213,15 @@ def _verdict_headline(plan: ReportedPlan, plans: Sequence[ReportedPlan], runs: t
     verdict, margins = certificate.verdict, plan.margins.get(plan.method, {})
     numbers = []
     if verdict is not Verdict.REFUTED:
-        numbers.append((margin_text(certificate.margin), "smallest distance to a limit"))
+        numbers.append((margin_text(certificate.margin), f"smallest distance to a limit{_in_unit(certificate)}"))
         numbers += [_margin_number(name, margins[f"{name}_margin"], verdict) for name in ("norm", "noise") if margins]
     elif certificate.input_violation is None:
-        numbers.append((outside_text(float(certificate.hopes.min())), "a whole box is this far outside a limit"))
+        numbers.append(
+            (
+                outside_text(float(certificate.hopes.min())),
+                f"a whole box is this far outside a limit{_in_unit(certificate)}",
+            )
+        )
     if len(plans) == 1:
         sentence = _sentence(certificate)
     else:
@@ -233,6 +242,12 @@ def _verdict_headline(plan: ReportedPlan, plans: Sequence[ReportedPlan], runs: t
         paragraphs=(meaning, _NOT_MEANT),
         numbers=(*numbers, runs),
     )
+
+
+def _in_unit(certificate: Certificate) -> str:
+    state = deciding_state(certificate) if certificate.margins.size else None
+    unit = "" if state is None else certificate.predictor.runs.state_units[state]
+    return f", in {unit}" if unit else ""
 
 
 def _margin_number(name: str, margin: float, verdict: Verdict) -> tuple[str, str]:

@@ -6,7 +6,6 @@ methods side by side. Limits are dashed, the true trajectory, where it is known,
 
 from __future__ import annotations
 
-import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,15 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic.printing import rounded_up
 from ..certificates.certificate import Certificate, Verdict
 from ..data.arrays import FloatArray
 from ..data.sets import Box
 from ..data.trajectories import Trajectories
+from .labels import Clock, short_name, state_label, typeset
 from .palette import BLUE, GREEN, LIMIT, ORANGE, PINK, RED, START, TRUTH, VERDICTS
-from .text import printable
 
-_LONGEST_NAME = 16  # characters of a plan's name that are written into a portrait
-_LONGEST_LABEL, _LABEL_LINES = 48, 3
+_LONGEST_LABEL = 48
+_DOT: dict[str, Any] = {"color": BLUE, "marker": "o", "markersize": 3, "linestyle": "none"}
 
 
 def plot_phase(
@@ -37,7 +37,7 @@ def plot_phase(
     """The boxes of some plans in the plane of two states, coloured by verdict, certified ones on top.
 
     `truths` are the true states, `(n_steps + 1, n_states)` for each plan; without them, dotted lines join the boxes
-    of each plan. `names`, where they are short, are written where the plans start.
+    of each plan. `names` are written where the plans start.
     """
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
@@ -68,10 +68,11 @@ def plot_phase(
 
 
 def plot_time(certificate: Certificate, state: int, *, truth: FloatArray | None = None, ax: Any = None) -> Any:
-    """The interval of one state at every step."""
+    """The interval of one state at every step, over time where the sampling time is known."""
     axes = _axes(ax)
     lower, upper = certificate.tube.lower[:, state], certificate.tube.upper[:, state]
-    steps = np.arange(1, len(lower) + 1)
+    clock = Clock.of(certificate.predictor.runs, len(lower))
+    steps = clock.per_step * np.arange(1, len(lower) + 1)
     middle = (lower + upper) / 2.0
     colour = VERDICTS[certificate.verdict]
     axes.fill_between(steps, lower, upper, color=colour, alpha=0.15, linewidth=0.0)
@@ -79,29 +80,42 @@ def plot_time(certificate: Certificate, state: int, *, truth: FloatArray | None 
     if truth is None:
         axes.plot(0, certificate.question.x0[state], **START)
     else:
-        axes.plot(np.arange(len(truth)), truth[:, state], **TRUTH)
+        axes.plot(clock.per_step * np.arange(len(truth)), truth[:, state], **TRUTH)
     limits = certificate.limits.states
     if isinstance(limits, Box):
         for end in (limits.lower[state], limits.upper[state]):
             if np.isfinite(end):
                 axes.axhline(end, **LIMIT)
     axes.set_ylabel(state_label(certificate.predictor.runs, state, _LONGEST_LABEL // 2))
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    clock.mark(axes, len(lower))
     return axes
 
 
-def plot_region(first: FloatArray, second: FloatArray, verdicts: Sequence[Sequence[Verdict]], *, ax: Any = None) -> Any:
-    """Verdicts over a grid of initial states: `verdicts[i][j]` belongs to `(first[i], second[j])`."""
+def plot_region(
+    first: FloatArray,
+    second: FloatArray,
+    verdicts: Sequence[Sequence[Verdict]],
+    *,
+    dots: Sequence[tuple[float, float]] = (),
+    ax: Any = None,
+) -> Any:
+    """Verdicts over a grid of initial states: `verdicts[i][j]` belongs to `(first[i], second[j])`.
+
+    Or over cells, where `first` and `second` say where these begin and end: one number more than there are cells.
+    `dots` are states that are certified by themselves, in cells that are not.
+    """
     from matplotlib.colors import ListedColormap
 
     axes = _axes(ax)
     order = list(Verdict)
     codes = np.array([[order.index(verdict) for verdict in row] for row in verdicts])
     palette = ListedColormap([VERDICTS[verdict] for verdict in order])
-    axes.pcolormesh(first, second, codes.T, cmap=palette, vmin=0, vmax=len(order) - 1, shading="nearest", alpha=0.8)
+    axes.pcolormesh(first, second, codes.T, cmap=palette, vmin=0, vmax=len(order) - 1, shading="auto", alpha=0.8)
+    if len(dots):
+        axes.plot(*zip(*dots, strict=True), **_DOT)
     for set_ends, ends in ((axes.set_xlim, first), (axes.set_ylim, second)):
         if len(ends) > 1:
-            set_ends(ends[0], ends[-1])  # cells at the rim reach beyond what was looked at
+            set_ends(ends[0], ends[-1])  # around points at the rim, colours reach beyond what was looked at
     return axes
 
 
@@ -117,9 +131,7 @@ def phase_figure(
     figure, panels = panels_of(1, len(by_method), width=5.0, height=4.2, sharex=True, sharey=True)
     for axes, (method, certificates) in zip(panels[0], by_method.items(), strict=True):
         plot_phase(certificates, truths=truths, states=states, names=names, ax=axes)
-        areas = np.mean([c.tube.volumes.mean() for c in certificates])
-        what = "area" if certificates[0].tube.lower.shape[1] == 2 else "volume"
-        axes.set_title(f"{method}: mean box {what} {areas:.3g}")
+        axes.set_title(f"{method}: {_sizes(certificates, states)}", fontsize="medium")
     handles = _verdict_patches({c.verdict for certificates in by_method.values() for c in certificates}, alpha=0.4)
     handles.append(Line2D([], [], label="limits", **LIMIT))
     if truths is not None:
@@ -128,31 +140,51 @@ def phase_figure(
     return figure
 
 
-def time_figure(by_method: Mapping[str, Certificate], truth: FloatArray | None = None) -> Any:
-    """One plan over time: a row per state, a column per method."""
+def _sizes(certificates: Sequence[Certificate], states: tuple[int, int]) -> str:
+    """Half-widths of the widest boxes in the plane of two states."""
+    runs = certificates[0].predictor.runs
+    largest = np.max([(c.tube.upper - c.tube.lower).max(axis=0) / 2.0 for c in certificates], axis=0)
+    return ", ".join(typeset(f"{runs.state_names[i]} ± {rounded_up(float(largest[i]))}") for i in states) + " at most"
+
+
+def time_figure(by_method: Mapping[str, Certificate], truth: FloatArray | None = None, name: str = "") -> Any:
+    """One plan over time: a row per state, a column per method; `name` is that of the plan."""
     n_states = next(iter(by_method.values())).tube.lower.shape[1]
+    plan = f"plan {short_name(name)}, " if name else ""
     figure, panels = panels_of(n_states, len(by_method), width=5.0, height=2.2, sharex=True, sharey="row")
     for column, (method, certificate) in enumerate(by_method.items()):
         for state in range(n_states):
             axes = plot_time(certificate, state, truth=truth, ax=panels[state][column])
             if column:
                 axes.set_ylabel("")
-        panels[0][column].set_title(f"{method}: {certificate.verdict.name.lower()}")
-        panels[-1][column].set_xlabel("step")
+            if state < n_states - 1:
+                axes.set_xlabel("")
+        panels[0][column].set_title(f"{plan}{method}: {certificate.verdict.name.lower()}")
     return figure
 
 
-def region_figure(first: FloatArray, second: FloatArray, by_method: Mapping[str, Any], labels: Sequence[str]) -> Any:
-    """The certified region per method; `by_method` holds what `plot_region` takes."""
+def region_figure(
+    first: FloatArray,
+    second: FloatArray,
+    by_method: Mapping[str, Any],
+    labels: Sequence[str],
+    dots: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+) -> Any:
+    """The certified region per method; `by_method` and `dots` hold what `plot_region` takes."""
+    from matplotlib.lines import Line2D
+
     figure, panels = panels_of(1, len(by_method), width=5.0, height=4.6, sharex=True, sharey=True)
     for axes, (method, verdicts) in zip(panels[0], by_method.items(), strict=True):
-        plot_region(first, second, verdicts, ax=axes)
+        plot_region(first, second, verdicts, dots=(dots or {}).get(method, ()), ax=axes)
         share = np.mean([verdict is Verdict.CERTIFIED for row in verdicts for verdict in row])
         axes.set_title(f"{method}: {share:.1%} certified")
         axes.set_xlabel(labels[0])
     panels[0][0].set_ylabel(labels[1])
     seen = {verdict for verdicts in by_method.values() for row in verdicts for verdict in row}
-    figure.legend(handles=_verdict_patches(seen, alpha=0.8), loc="outside lower center", ncols=3)
+    handles = _verdict_patches(seen, alpha=0.8)
+    if any((dots or {}).values()):
+        handles.append(Line2D([], [], **_DOT, label="certified from the middle of the cell"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=2 if len(by_method) == 1 else 4)
     return figure
 
 
@@ -162,15 +194,17 @@ def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box,
     for column, (name, loops) in enumerate(by_controller.items()):
         outside = sum(int((~limits.contains(states[1:])).sum()) for states in loops)
         panels[0][column].set_title(f"{name}: {outside} violations")
-        panels[-1][column].set_xlabel("step")
+        clock = Clock.of(runs, max(len(states) for states in loops) - 1)
+        panels[-1][column].set_xlabel(clock.label)
         for state in range(runs.n_states):
             axes = panels[state][column]
             for states in loops:
-                axes.plot(states[:, state], color=BLUE, linewidth=0.6, alpha=0.6)
+                times = clock.per_step * np.arange(len(states))
+                axes.plot(times, states[:, state], color=BLUE, linewidth=0.6, alpha=0.6)
                 bad = np.flatnonzero(
                     (states[:, state] < limits.lower[state]) | (states[:, state] > limits.upper[state])
                 )
-                axes.plot(bad, states[bad, state], ".", color=RED, markersize=5)
+                axes.plot(times[bad], states[bad, state], ".", color=RED, markersize=5)
             for end in (limits.lower[state], limits.upper[state]):
                 if np.isfinite(end):
                     axes.axhline(end, **LIMIT)
@@ -182,7 +216,8 @@ def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box,
 def widths_figure(half_widths: FloatArray, runs: Trajectories) -> Any:
     """Half-widths of boxes by step, `(n_plans, n_steps, n_states)`: the median, and all between the least and most."""
     figure, (panels,) = panels_of(1, half_widths.shape[2], width=4.2, height=2.8)
-    steps = np.arange(1, half_widths.shape[1] + 1)
+    clock = Clock.of(runs, half_widths.shape[1])
+    steps = clock.per_step * np.arange(1, half_widths.shape[1] + 1)
     for state, axes in enumerate(panels):
         mine = half_widths[:, :, state]
         for inner, alpha in ((0.0, 0.15), (0.1, 0.3)):
@@ -191,9 +226,8 @@ def widths_figure(half_widths: FloatArray, runs: Trajectories) -> Any:
             axes.fill_between(steps, *ends, color=BLUE, alpha=alpha, linewidth=0.0, label=label)
         axes.plot(steps, np.median(mine, axis=0), color=BLUE, label="median")
         axes.set_ylim(bottom=0.0)
-        axes.set_xlabel("step")
+        clock.mark(axes, len(steps))
         axes.set_ylabel(f"half-width, {state_label(runs, state)}")
-        axes.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -244,7 +278,6 @@ def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Cert
         plot_time(certificate, state, truth=truth, ax=panels[1])
     shown = np.concatenate([ranked[0].tube.lower[:, state], ranked[0].tube.upper[:, state], truth[:, state]])
     panels[1].set_ylim(shown.min() - 0.1 * np.ptp(shown), shown.max() + 0.1 * np.ptp(shown))  # far limits are left out
-    panels[1].set_xlabel("step")
     panels[1].set_title(f"the plan before and after {counts[-1]} experiments")
     return figure
 
@@ -309,21 +342,8 @@ def _name_starts(axes: Any, names: Sequence[str], starts: Sequence[tuple[float, 
 
     labels: dict[tuple[float, ...], list[str]] = {}
     for name, start in zip(names, starts, strict=True):
-        if len(name) <= _LONGEST_NAME:
-            labels.setdefault(start, []).append(_plain(name))
+        labels.setdefault(start, []).append(short_name(name))
     halo = [withStroke(linewidth=2.5, foreground="white")]
     for start, mine in labels.items():
         text = "\n".join(mine)
         axes.annotate(text, start, (4, 4), textcoords="offset points", fontsize="small", path_effects=halo)
-
-
-def state_label(runs: Trajectories, state: int, width: int | None = None) -> str:
-    """Name and unit of a state, in lines of so many characters."""
-    unit = runs.state_units[state]
-    label = f"{runs.state_names[state]} [{unit}]" if unit else runs.state_names[state]
-    lines = [label] if width is None else textwrap.wrap(label, width, max_lines=_LABEL_LINES, placeholder=" ...")
-    return "\n".join(map(_plain, lines))
-
-
-def _plain(text: str) -> str:
-    return printable(text).replace("$", r"\$")  # which would begin a formula

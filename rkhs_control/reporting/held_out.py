@@ -10,7 +10,8 @@ import numpy.typing as npt
 from ..data.arrays import FloatArray, IndexArray
 from ..data.trajectories import Trajectories
 from ..prediction.tube import Tube
-from .figures import panels_of, state_label
+from .figures import panels_of
+from .labels import state_label
 from .palette import BLUE, ORANGE, RED
 
 _GAP = 2  # steps between recordings that are drawn one after the other

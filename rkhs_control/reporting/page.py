@@ -11,14 +11,17 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 from .figures import without_missing_glyphs
-from .text import printable
+from .palette import dark_style
+from .text import marked_up, printable
 
 _LARGEST_SVG = 400_000  # bytes; above this, a picture of dots is smaller
 _WIDE = 700  # CSS pixels; wider pictures have several panels, and would not be legible if a phone shrank them
+_COLUMNS = 10  # of steps in a table
 _NUMBER = re.compile(r"–|[-+−≥]?\s?[\d,.]+(e[-+]?\d+)?( ?[%×])?( of [\d,]+)?")
 
 
@@ -54,6 +57,18 @@ class Table:
         return [bool(column) and all(_NUMBER.fullmatch(text) for text in column) for column in columns]
 
 
+def tables_by_step(
+    corner: str, steps: Sequence[str], rows: Sequence[Sequence[str | Cell]], caption: str = ""
+) -> list[Table]:
+    """A column per step, in as many tables as it takes for each to fit on a sheet of paper."""
+    n_tables = -(-len(steps) // _COLUMNS)
+    ends = [1 + round(i * len(steps) / n_tables) for i in range(n_tables + 1)]
+    return [
+        Table((corner, *steps[a - 1 : b - 1]), [(row[0], *row[a:b]) for row in rows], "" if a > 1 else caption)
+        for a, b in pairwise(ends)
+    ]
+
+
 @dataclass(frozen=True, eq=False)
 class Picture:
     """A matplotlib figure, what it shows for those who do not see it, and a line below it."""
@@ -64,8 +79,9 @@ class Picture:
 
     @property
     def source(self) -> str:
-        """The figure itself, as an address."""
+        """The figure itself, as an address; a drawing turns dark where the reader's screen is."""
         drawing = self._as("svg", metadata={"Date": None})
+        drawing = drawing.replace(b"</style>", f" {dark_style()}</style>".encode(), 1)
         if len(drawing) <= _LARGEST_SVG:
             return "data:image/svg+xml;base64," + base64.b64encode(drawing).decode()
         return "data:image/png;base64," + base64.b64encode(self._as("png", dpi=150)).decode()
@@ -139,10 +155,14 @@ class Page:
     description: str = ""
     warnings: Sequence[str] = field(default=())
     footer: str = ""
+    date: str = ""
+    symbols: Sequence[str] = ()
+    """Names like c_A, whose last part is set as an index."""
 
     def html(self) -> str:
         """One file, with styles and figures inside."""
         from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
 
         environment = Environment(
             loader=PackageLoader("rkhs_control.reporting"),
@@ -152,6 +172,7 @@ class Page:
             lstrip_blocks=True,
             finalize=lambda value: printable(value) if type(value) is str else value,  # not what is escaped already
         )
+        environment.filters["typeset"] = lambda text: Markup(marked_up(text, self.symbols))
         return environment.get_template("report.html.j2").render(page=self)
 
     def write(self, file: str | Path) -> None:

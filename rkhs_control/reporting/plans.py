@@ -4,53 +4,34 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..arithmetic.printing import NONE, margin_text, outside_text, rounded_down
+from ..arithmetic.printing import NONE, margin_text, outside_text, rounded_down, rounded_up
 from ..certificates.certificate import LARGEST_FACTOR, Certificate, Verdict, factor_text
 from ..data.arrays import FloatArray
 from . import figures
-from .page import Block, Cell, Commands, Gallery, Picture, Section, Table
+from .labels import Clock, state_texts
+from .page import Block, Cell, Commands, Gallery, Picture, Section, Table, tables_by_step
+from .reported import (
+    FIGURES_UP_TO,
+    REMARKS_UP_TO,
+    ReportedPlan,
+    deciding_entry,
+    explanation,
+)
+from .widths import largest_half_widths
+from .zoom import needs_zoom, zoom_figure
 
 _ROWS_UP_TO = 200  # plans in the table
-_FIGURES_UP_TO = 12  # plans that are drawn
-REMARKS_UP_TO = 20
-"""Plans that are spoken of one by one."""
-
-
-@dataclass(frozen=True, eq=False)
-class ReportedPlan:
-    """A plan and what is known of it; of several methods, the first decides."""
-
-    name: str
-    certificates: Mapping[str, Certificate]
-    margins: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By method, `norm_margin` and `noise_margin`, where they were looked for."""
-    truth: FloatArray | None = None
-    """`(n_steps + 1, n_states)`, where it is known."""
-    file: str | None = None
-    """Where the certificate is, as seen from the folder of the report."""
-
-    @property
-    def method(self) -> str:
-        """The method that decides."""
-        return next(iter(self.certificates))
-
-    @property
-    def certificate(self) -> Certificate:
-        """The certificate of the method that decides."""
-        return self.certificates[self.method]
 
 
 def plans_section(plans: Sequence[ReportedPlan]) -> Section:
     """A row per plan and method."""
-    n_states = plans[0].certificate.tube.lower.shape[1]
-    volume = {1: "width", 2: "area"}.get(n_states, "volume")
-    header = ["plan", "method", "verdict", "margin", "at", "norm ×", "noise ×", f"mean box {volume}"]
+    states = state_texts(plans[0].certificate.predictor.runs)
+    header = ["plan", "method", "verdict", "margin", "at", "norm ×", "noise ×", *(f"± {text}" for text in states)]
     knows_truth = any(plan.truth is not None for plan in plans)
     rows: list[list[str | Cell]] = []
     for plan in plans[:_ROWS_UP_TO]:
@@ -63,7 +44,7 @@ def plans_section(plans: Sequence[ReportedPlan]) -> Section:
                 *_deciding_texts(certificate),
                 factor_text(margins.get("norm_margin")),
                 factor_text(margins.get("noise_margin")),
-                f"{certificate.tube.volumes.mean():.3g}",
+                *map(rounded_up, largest_half_widths(certificate).tolist()),
             ]
             if knows_truth:
                 row.append(_truth_text(certificate, plan.truth))
@@ -71,7 +52,8 @@ def plans_section(plans: Sequence[ReportedPlan]) -> Section:
     caption = (
         "margin: smallest distance of a box to a limit, negative where a part is outside or, of a refuted plan, where "
         "all of it is; norm ×, noise ×: up to which factor on all norm, or all noise bounds the plan is certified, "
-        f"rounded down; below 1 they would have to shrink to that; {NONE} where nothing that fits the data would do"
+        f"rounded down; below 1 they would have to shrink to that; {NONE} where nothing that fits the data would do; "
+        "±: half the width of the widest box, rounded up"
     )
     if knows_truth:
         header.append("truth in boxes")
@@ -109,7 +91,7 @@ def tubes_section(
     plans: Sequence[ReportedPlan], deciding: ReportedPlan, pairs: Sequence[tuple[int, int]] | None
 ) -> Section:
     """Phase portraits in the planes of some pairs of states, then intervals over time; the deciding plan first."""
-    shown = [deciding, *(plan for plan in plans if plan is not deciding)][:_FIGURES_UP_TO]
+    shown = [deciding, *(plan for plan in plans if plan is not deciding)][:FIGURES_UP_TO]
     if pairs is None:
         pairs = [(0, 1)] if deciding.certificate.tube.lower.shape[1] > 1 else []
     blocks = [*_tubes(shown, pairs)]
@@ -123,13 +105,13 @@ def _tubes(shown: Sequence[ReportedPlan], pairs: Sequence[tuple[int, int]]) -> I
     truths = [plan.truth for plan in shown if plan.truth is not None]
     text = "Each box holds the true state at one step, if the assumptions hold. Dashed lines are limits"
     if truths:
-        text += "; a black line is the simulated truth, without which the verdict was made"
+        text += "; a solid line is the simulated truth, without which the verdict was made"
     elif pairs:
         text += "; dotted ones only show which boxes belong together"
     yield f"{text}."
     names = shown[0].certificate.predictor.runs.state_names
     methods = [m for m in shown[0].certificates if all(m in plan.certificates for plan in shown)]
-    labels = [plan.name for plan in shown] if len(shown) > 1 else None
+    labels = [plan.name for plan in shown]
     for pair in pairs:
         drawn = {
             m: figures.phase_figure(
@@ -143,13 +125,19 @@ def _tubes(shown: Sequence[ReportedPlan], pairs: Sequence[tuple[int, int]]) -> I
         what = f"{names[pair[0]]} against {names[pair[1]]}"
         yield Gallery([Picture(f, f"Phase portrait, {what}: the boxes of {m} bounds.") for m, f in drawn.items()])
     over_time = [(shown[0], m) for m in methods] + [(plan, plan.method) for plan in shown[1:]]
-    drawings = [figures.time_figure({m: plan.certificates[m]}, plan.truth) for plan, m in over_time]
+    drawings = [figures.time_figure({m: plan.certificates[m]}, plan.truth, plan.name) for plan, m in over_time]
     _same_scales(drawings[: len(methods)])
     pictures = []
     for (plan, method), figure in zip(over_time, drawings, strict=True):
         verdict = explanation(plan.certificates[method])
         description = f"Intervals of every state over time, plan {plan.name}, {method}: {verdict}."
         pictures.append(Picture(figure, description, f"Plan {plan.name}. {verdict}."))
+    deciding = shown[0]
+    if needs_zoom(deciding.certificate):
+        step, constraint = deciding_entry(deciding.certificate)
+        where = f"plan {deciding.name} around step {step + 1}, near {deciding.certificate.constraint_names[constraint]}"
+        zoomed = zoom_figure(deciding.certificate, deciding.truth)
+        pictures.insert(len(methods), Picture(zoomed, f"Enlarged: {where}.", f"Enlarged: {where}."))
     yield Gallery(pictures)
 
 
@@ -187,28 +175,9 @@ def margins_section(plan: ReportedPlan, n_plans: int) -> Section:
         "nearer the limit. Orange: a part of the box is outside; red: all of it, by at least what is shown. "
     )
     text += "The framed entry decides." if decides else "The inputs refute the plan, whatever stands here."
-    header = ("limit", *(f"step {n + 1}" for n in range(len(margins))))
-    return Section("Distance to the limits", [text, Table(header, rows)])
-
-
-def explanation(certificate: Certificate) -> str:
-    """The verdict in a sentence, with the numbers as tables show them."""
-    if certificate.verdict is Verdict.CERTIFIED:
-        if not certificate.margins.size:
-            return "CERTIFIED: there are no limits of states to break"
-        return f"CERTIFIED: every box is inside the limits by at least {rounded_down(certificate.margin)}"
-    return certificate.finding()
-
-
-def deciding_distances(certificate: Certificate) -> FloatArray:
-    """By step and constraint, of what the verdict hangs on: of boxes that are wholly outside, if there are any."""
-    return certificate.hopes if (certificate.hopes < 0.0).any() else certificate.margins
-
-
-def deciding_entry(certificate: Certificate) -> tuple[int, int]:
-    """Step and constraint that the verdict hangs on: the worst violation, or else the smallest margin."""
-    distances = deciding_distances(certificate)
-    return divmod(int(distances.argmin()), int(distances.shape[1]))
+    clock = Clock.of(certificate.predictor.runs, len(margins))
+    steps = [clock.step_text(n + 1) for n in range(len(margins))]
+    return Section("Distance to the limits", [text, *tables_by_step("limit", steps, rows)])
 
 
 def changes_section(deciding: ReportedPlan, plans: Sequence[ReportedPlan]) -> Section:

@@ -1,16 +1,20 @@
-"""Figures of regions for ever: their cells, and what their plans do first."""
+"""Figures of regions for ever: their cells, what their plans do first, and how large they are by what changes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..certificates.region import InvariantRegion
 from ..data.arrays import FloatArray
-from .figures import panels_of, state_label
-from .palette import LIMIT
-from .text import printable
+from .figures import panels_of
+from .labels import plain, state_label
+from .palette import BLUE, LIMIT, RED, START
+
+_FEW = 4
+"""So many values have a tick each."""
 
 
 def plot_region(
@@ -46,7 +50,7 @@ def plot_region(
     axes.set_xlabel(state_label(runs, states[0]))
     axes.set_ylabel(state_label(runs, states[1]))
     unit = f" [{runs.input_units[first_input]}]" if runs.input_units[first_input] else ""
-    axes.figure.colorbar(cells, ax=axes, label=printable(f"first input, {runs.input_names[first_input]}{unit}"))
+    axes.figure.colorbar(cells, ax=axes, label=plain(f"first input, {runs.input_names[first_input]}{unit}"))
     return axes
 
 
@@ -57,4 +61,37 @@ def region_for_ever_figure(region: InvariantRegion) -> Any:
     figure, (panels,) = panels_of(1, len(pairs), width=5.2, height=4.0)
     for axes, pair in zip(panels, pairs, strict=True):
         plot_region(region, states=pair, ax=axes)
+    return figure
+
+
+def shares_figure(
+    by_change: Mapping[str, Sequence[tuple[float, float]]],
+    present: Mapping[str, float],
+    tightest: tuple[str, float] | None = None,
+) -> Any:
+    """How much of the limits is certified for ever, by what changes: for each, its values and shares.
+
+    A ring is around the present value of each, a cross where no region was found; `tightest` says what has a dashed
+    line, and where.
+    """
+    from matplotlib.ticker import PercentFormatter
+
+    figure, (panels,) = panels_of(1, len(by_change), width=3.0, height=2.8, sharey=True)
+    for axes, (what, points) in zip(panels, by_change.items(), strict=True):
+        values, shares = np.array(sorted(points)).reshape(-1, 2).T
+        found, now = shares > 0.0, values == present[what]
+        axes.plot(values, shares, color=BLUE, linestyle=":", linewidth=1.0)
+        axes.plot(values[found], shares[found], "o", color=BLUE, label="certified for ever")
+        axes.plot(values[~found], shares[~found], "X", color=RED, label="no region found", zorder=3)
+        axes.plot(values[now], shares[now], **{**START, "markersize": 11, "linestyle": "none"}, label="as it is")
+        if tightest is not None and tightest[0] == what:
+            axes.axvline(tightest[1], **LIMIT, label="tightest with a region")
+        if len(values) <= _FEW:
+            axes.set_xticks(values)
+        axes.set_xlabel(plain(what))
+    panels[0].set_ylabel("share of the limits, for ever")
+    panels[0].set_ylim(-0.05, 1.05)
+    panels[0].yaxis.set_major_formatter(PercentFormatter(1.0))
+    shown = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4 if len(by_change) > 1 else 2)
     return figure

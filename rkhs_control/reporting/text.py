@@ -1,15 +1,49 @@
-"""Texts that names go into: names come from anywhere."""
+"""Texts that names go into: names come from anywhere. How indices and powers are set."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Sequence
+from html import escape
 
 _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # classes of Unicode's bidirectional algorithm
+_SYMBOL = r"(?<![\w.])([^\W\d_]{1,2})_([^\W_]{1,4})(?!\w)"  # c_A, T_in; not rkhs_control, plan_1
+_POWER = r"(?<=[^\W\d_])\^(-?\d+)(?!\w)"  # m^3, s^-1
+_SCIENTIFIC = r"(?<![\w.])(\d+(?:\.\d+)?)e([-+])0*(\d+)(?!\w)"  # with a sign, which hashes do not have
 
 
 def printable(text: str) -> str:
     """With characters that control a terminal or turn the direction of text written out."""
     return "".join(c.encode("unicode_escape").decode() if _is_control(c) else c for c in text)
+
+
+def symbols_in(names: Sequence[str]) -> list[str]:
+    """The names that are a letter or two with an index."""
+    return [name for name in names if re.fullmatch(_SYMBOL, name)]
+
+
+def formula(text: str) -> str:
+    """For matplotlib: indices and powers as such."""
+    text = re.sub(_SYMBOL, r"$\\mathregular{\1_{\2}}$", text)
+    return re.sub(_POWER, r"$^{\\mathregular{\1}}$", text)
+
+
+def marked_up(text: str, symbols: Sequence[str] = ()) -> str:
+    """For HTML, escaped: indices of these symbols, powers of units and of ten as such.
+
+    The underscore stays in the text, unseen, so that what is copied is the name as files have it.
+    """
+    html = escape(printable(text))
+    if symbols:
+        known = "|".join(map(re.escape, symbols))
+        html = re.sub(
+            rf"(?<!\w)({known})(?!\w)",
+            lambda found: '{}<sub><span class="unseen">_</span>{}</sub>'.format(*found[1].split("_")),
+            html,
+        )
+    html = re.sub(_POWER, r"<sup>\1</sup>", html)
+    return re.sub(_SCIENTIFIC, lambda m: f"{m[1]} × 10<sup>{m[2].strip('+')}{m[3]}</sup>", html)
 
 
 def _is_control(c: str) -> bool:

@@ -30,7 +30,7 @@ def test_phase_portrait_draws_every_box_where_it_is(certificate, truth, axes):
     assert len(axes.patches) == len(tube.lower)
     for patch, low, high in zip(axes.patches, tube.lower, tube.upper, strict=True):
         np.testing.assert_allclose(patch.get_bbox().bounds, [*low, *(high - low)])
-    assert axes.get_xlabel() == "c_A"
+    assert axes.get_xlabel() == r"$\mathregular{c_{A}}$"
     left, right = axes.get_xlim()
     bottom, top = axes.get_ylim()
     assert 0.5 < left < 1.0  # the limits are in view, and no empty half
@@ -61,6 +61,16 @@ def test_region_says_how_much_of_it_is_certified():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["certified", "undecided", "refuted"]
     codes = figure.axes[0].collections[0].get_array()
     assert codes[0, 1] == 1  # the first axis runs to the right: (1, 0) is undecided
+
+
+def test_a_region_of_cells_is_drawn_from_limit_to_limit_with_dots_where_only_middles_are_certified():
+    v = rc.Verdict
+    grids, ends = {"one": [[v.CERTIFIED], [v.UNDECIDED]]}, (np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0]))
+    figure = figures.region_figure(*ends, grids, ("c_A", "c_B"), {"one": [(1.5, 0.5)]})
+    (axes,) = figure.axes
+    assert (axes.get_xlim(), axes.get_ylim()) == ((0.0, 2.0), (0.0, 1.0))
+    np.testing.assert_array_equal(axes.lines[0].get_xydata(), [(1.5, 0.5)])
+    assert figure.legends[0].get_texts()[-1].get_text() == "certified from the middle of the cell"
 
 
 def test_without_axes_new_ones_are_made(certificate):

@@ -67,9 +67,10 @@ def test_names_in_any_script_are_drawn_without_warnings(predictor, plan, tmp_pat
 
 
 def test_portraits_name_plans_and_hide_no_certified_box(certificates):
-    names = ["kept", "a name that is far too long", "broken"]
+    names = ["kept", "a name that is much too long", "broken"]
     (axes,) = figures.phase_figure({"optimal": list(certificates.values())}, names=names).axes
-    assert [text.get_text() for text in axes.texts] == ["kept\nbroken"]  # they start from the same state
+    (label,) = axes.texts  # they start from the same state
+    assert label.get_text() == "kept\na name …too long\nbroken"
     kept, undecided, broken = (
         {patch.get_zorder() for patch in axes.patches[3 * k : 3 * k + 3]} for k in range(len(certificates))
     )
@@ -108,7 +109,7 @@ def test_a_report_needs_nothing_but_itself(study):
 
 def test_pictures_are_drawings_with_words_for_those_who_do_not_see_them(study):
     images = Reader((study / "report.html").read_text()).all("img")
-    assert len(images) == 6  # a portrait and intervals over time by two methods, two frontiers
+    assert len(images) == 6  # inputs, a portrait, intervals over time, causes of widths, two frontiers
     for image in images:
         assert len(image["alt"]) > 30
         drawing = base64.b64decode(image["src"].removeprefix("data:image/svg+xml;base64,"))
