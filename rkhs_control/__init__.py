@@ -18,6 +18,8 @@ __version__ = "0.1.0"
 ROOMS = (
     "errors",
     "checker",
+    "cluster",
+    "restart",
     "parallel",
     "arithmetic",
     "data",

@@ -35,12 +35,14 @@ from .certificates.certificate import certify_plans as certify_plans
 from .certificates.region import InvariantRegion as InvariantRegion
 from .checker import Verification as Verification
 from .checker import verify as verify
+from .cluster import on_cluster as on_cluster
 from .control.certainty_equivalent import CertaintyEquivalentOCP as CertaintyEquivalentOCP
 from .control.certainty_equivalent import Plan as Plan
 from .control.certainty_equivalent import QuadraticCost as QuadraticCost
 from .control.certainty_equivalent import Tightening as Tightening
 from .control.certified_loop import CertifiedMPC as CertifiedMPC
 from .control.invariance import invariant_region as invariant_region
+from .control.lockstep import make_steps as make_steps
 from .control.loop_log import Decision as Decision
 from .control.robust import RobustOCP as RobustOCP
 from .control.robust import RobustPlan as RobustPlan
@@ -103,6 +105,7 @@ from .reporting import Report as Report
 from .reporting import ReportedPlan as ReportedPlan
 from .reporting import write_report as write_report
 from .reporting.noise import noise_figure as noise_figure
+from .restart import restartable as restartable
 
 __version__: str
 ROOMS: tuple[str, ...]

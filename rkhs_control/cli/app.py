@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from typer.core import TyperGroup
 
 from .. import __version__
 from ..errors import InputError, RkhsControlError, RowOrderWarning
 from .doctor import doctor, show_doubts
-from .options import Set, parsed
+from .first import example, list_scenarios
+from .options import ALL_CORES, Cluster, Fresh, Jobs, Set, parsed, workers
 
 
 class _Commands(TyperGroup):
@@ -47,8 +48,6 @@ app.add_typer(bench_app, name="bench")
 
 INTERRUPTED = 130
 
-ALL_CORES = os.cpu_count() or 1
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to spread the work over.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Keep the numbers in this file.", dir_okay=False)]
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder for the results; results/NAME by default.", file_okay=False)
@@ -79,23 +78,12 @@ def _scenario_names(incomplete: str) -> list[str]:
     return [name for name in (*builtin_scenarios(), *STUDIES) if name.startswith(incomplete)]
 
 
-@app.command("list")
-def list_scenarios() -> None:
-    """List the scenarios and studies that `rkhs-control run` knows by name."""
-    from ..scenarios.paper import STUDIES
-    from ..scenarios.schema import builtin_scenarios, load_scenario
-
-    table = Table("name", "what it does", title="rkhs-control run NAME")
-    for name in builtin_scenarios():
-        table.add_row(name, load_scenario(name)[0].description)
-    table.add_section()
-    for name, description in STUDIES.items():
-        table.add_row(name, description)
-    Console().print(table)
+app.command("list")(list_scenarios)
 
 
 @app.command()
 def run(
+    context: typer.Context,
     scenario: Annotated[
         str,
         typer.Argument(
@@ -105,9 +93,14 @@ def run(
     out: Out = None,
     seed: Seed = None,
     jobs: Jobs = ALL_CORES,
+    cluster: Cluster = None,
+    fresh: Fresh = False,
     changes: Set = None,
 ) -> None:
     """Run a scenario: record or load runs, build predictors, certify plans, draw figures.
+
+    What is finished is kept in the folder of the results until all of it is: after an interruption, the same command
+    goes on from there.
 
     The exit code is that of the worst verdict: 0 certified, 2 undecided, 3 refuted; 1 is an error, or a study that
     does not come out as it should.
@@ -122,15 +115,19 @@ def run(
     if scenario in STUDIES:
         if changes:
             raise InputError(f"{scenario} is an experiment of the paper: it has no keys to set")
-        raise typer.Exit(show_paper(paper_study(scenario), 1 if seed is None else seed, jobs, folder))
+        with workers(jobs, cluster, context) as n_jobs:
+            raise typer.Exit(
+                show_paper(paper_study(scenario), 1 if seed is None else seed, n_jobs, folder, fresh=fresh)
+            )
     loaded, base = load_scenario(scenario, parsed(changes), STUDIES)
-    raise typer.Exit(
-        show_study(lambda work: run_study(loaded, base, work), loaded.seed if seed is None else seed, jobs, folder)
-    )
+    seed = loaded.seed if seed is None else seed
+    with workers(jobs, cluster, context) as n_jobs:
+        raise typer.Exit(show_study(partial(run_study, loaded, base), seed, n_jobs, folder, fresh=fresh))
 
 
 @app.command()
 def certify(
+    context: typer.Context,
     scenario: Annotated[str, typer.Argument(help="A TOML file with your data and limits, or a name from `list`.")],
     plan: Annotated[
         Path,
@@ -143,6 +140,8 @@ def certify(
     out: Out = None,
     seed: Seed = None,
     jobs: Jobs = ALL_CORES,
+    cluster: Cluster = None,
+    fresh: Fresh = False,
     changes: Set = None,
 ) -> None:
     """Certify the plans in a file against the data and limits of a scenario.
@@ -161,7 +160,9 @@ def certify(
     folder = ResultFolder.of(scenario, out)
     loaded, base = load_scenario(scenario, parsed(changes))
     seed = loaded.seed if seed is None else seed
-    raise typer.Exit(show_study(lambda work: certify_file(loaded, base, plan, work, show_doubts), seed, jobs, folder))
+    with workers(jobs, cluster, context) as n_jobs:
+        study = partial(certify_file, loaded, base, plan, heed=show_doubts)
+        raise typer.Exit(show_study(study, seed, n_jobs, folder, fresh=fresh))
 
 
 app.command()(doctor)
@@ -197,21 +198,7 @@ def verify(
     raise typer.Exit(check([*recordings, *limit, spread, *(["--quiet"] if quiet else []), "--", str(certificate)]))
 
 
-@app.command()
-def example(
-    folder: Annotated[Path, typer.Argument(help="A new folder.")],
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
-) -> None:
-    """Write a scenario, recorded runs and a plan of a reactor into a folder, to try and to change."""
-    from ..scenarios.example import write_example
-
-    write_example(folder, seed)
-    Console().print(
-        f"{folder}: scenario.toml, runs.csv, plan.csv. Next:\n\n"
-        f"    rkhs-control certify {folder / 'scenario.toml'} --plan {folder / 'plan.csv'}\n",
-        highlight=False,
-        soft_wrap=True,
-    )
+app.command()(example)
 
 
 @bench_app.command("envelope")
@@ -233,8 +220,10 @@ def bench_envelope(json_file: JsonFile = None) -> None:
 
 @bench_app.command("certify")
 def bench_certify(
+    context: typer.Context,
     plans: Annotated[int, typer.Option("--plans", min=20, help="How many plans to certify.")] = 1000,
     jobs: Jobs = ALL_CORES,
+    cluster: Cluster = None,
     json_file: JsonFile = None,
 ) -> None:
     """Time certificates of the CSTR scenario: one plan, and many plans per second. Takes about two minutes."""
@@ -246,8 +235,8 @@ def bench_certify(
 
     _require_folder(json_file)
     screen = Console()
-    with console.progress_bars(screen) as announce:
-        rows = [asdict(row) for row in bench.run_plans(Work(1, jobs, announce), plans)]
+    with workers(jobs, cluster, context) as n_jobs, console.progress_bars(screen) as announce:
+        rows = [asdict(row) for row in bench.run_plans(Work(1, n_jobs, announce), plans)]
     screen.print(console.plans_table(rows))
     _keep(rows, json_file, screen)
 
@@ -284,15 +273,15 @@ def bench_leaderboard(
 
 @bench_app.command("soundness")
 def bench_soundness(
+    context: typer.Context,
     cases: Annotated[
         int, typer.Option("--cases", min=1, help="Problems; each has about 145 bounds, so 7,000 of them a million.")
     ] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
     jobs: Jobs = ALL_CORES,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", help="Keep what is done here; the same command goes on from there.", dir_okay=False),
-    ] = None,
+    cluster: Cluster = None,
+    fresh: Fresh = False,
+    json_file: JsonFile = None,
     norm_factor: Annotated[
         float,
         typer.Option("--norm-factor", min=0.5, max=2.0, help="Times all norm bounds: 0.999999999 must find escapes."),
@@ -302,29 +291,31 @@ def bench_soundness(
     """Attack the bounds with worst-case truths in exact arithmetic: all kernels and envelopes, scales 1e-40 to 1e40.
 
     Truths that escape a bound, and assumptions that are called refuted though they hold, are defects. Exit code 1 if
-    there are any. Takes about half a minute for 200 problems on two cores.
+    there are any. Takes about half a minute for 200 problems on two cores. After an interruption, the same command goes
+    on from the problems that are done, which are kept in results/soundness.
     """
     from dataclasses import asdict
 
     from ..soundness.campaign import Campaign, run_case
     from . import tables as console
+    from .show import kept_parts
 
     _require_folder(json_file)
     screen = Console()
-    try:
-        if case is not None:
-            total = run_case(seed, case, norm_factor)
-        else:
-            with console.progress_bars(screen) as announce:
-                total = Campaign(cases, seed, norm_factor).run(jobs, json_file, announce("problems"))
-    except KeyboardInterrupt:
-        if json_file is None or not json_file.exists():
-            raise
-        screen.print(f"interrupted; what is done is kept in {json_file}, and the same command goes on from there")
-        raise SystemExit(INTERRUPTED) from None
+    if case is not None:
+        total = run_case(seed, case, norm_factor)
+    else:
+        with (
+            workers(jobs, cluster, context) as n_jobs,
+            kept_parts(Path("results") / "soundness", fresh, screen),
+            console.progress_bars(screen) as announce,
+        ):
+            total = Campaign(cases, seed, norm_factor).run(n_jobs, announce("problems"))
     screen.print(console.soundness_table(asdict(total)))
     for remark in console.soundness_remarks(asdict(total), seed, norm_factor):
         screen.print(remark, highlight=False, soft_wrap=True)
+    settings = {"version": __version__, "cases": cases, "seed": seed, "norm_factor": norm_factor}
+    _keep({"settings": settings, "total": asdict(total)}, json_file, screen)
     raise typer.Exit(0 if total.is_clean else 1)
 
 
@@ -349,9 +340,9 @@ def _exit_code(arguments: list[str] | None) -> int:
     except (RkhsControlError, OSError) as error:
         message, code = str(error), 1
     except (typer.Abort, KeyboardInterrupt):
-        message, code = "interrupted; nothing was written", INTERRUPTED
+        message, code = "interrupted; no results were written", INTERRUPTED
     else:
-        message = "interrupted; nothing was written" if code == INTERRUPTED else ""
+        message = "interrupted; no results were written" if code == INTERRUPTED else ""
     if message:
         Console(stderr=True).print(f"[red]error:[/red] {escape(message)}", highlight=False, soft_wrap=True)
     return code or 0

@@ -90,11 +90,12 @@ def random_design(n: int = 800, n_queries: int = 20) -> BenchProblem:
     return _known_function("random design, 10-D", rng, X, queries=queries, lengthscale=1.5, norm=3.0)
 
 
-def large(n: int, n_queries: int = 5) -> BenchProblem:
-    """Inputs all over a cube in three dimensions, with noise that limits what many samples can tell."""
+def large(n: int, n_dims: int = 3, n_queries: int = 5) -> BenchProblem:
+    """Inputs all over a cube in three dimensions, or more, with noise that limits what many samples can tell."""
     rng = np.random.default_rng(4)
-    X, queries = rng.uniform(-1.0, 1.0, (n, 3)), rng.uniform(-1.0, 1.0, (n_queries, 3))
-    return _known_function("large, 3-D", rng, X, queries=queries, lengthscale=0.5, norm=5.0, noise_bound=0.3)
+    X, queries = rng.uniform(-1.0, 1.0, (n, n_dims)), rng.uniform(-1.0, 1.0, (n_queries, n_dims))
+    name, lengthscale = f"large, {n_dims}-D", 0.5 if n_dims <= 3 else 1.5
+    return _known_function(name, rng, X, queries=queries, lengthscale=lengthscale, norm=5.0, noise_bound=0.3)
 
 
 def _known_function(
@@ -155,9 +156,9 @@ def run(progress: _Progress = lambda message: None) -> dict[str, Any]:
         (random_design(), 1),
     ):
         measurements += _compare(problem, n_conic, progress)
-    for n in (5_000, 20_000):
-        progress(f"path, {n} samples")
-        measurements.append(_in_fresh_process(n))
+    for n, n_dims in ((5_000, 3), (20_000, 3), (100_000, 3), (100_000, 10)):
+        progress(f"path, {n} samples, {n_dims}-D")
+        measurements.append(_in_fresh_process(n, n_dims))
     machine = {
         "version": __version__,
         "python": platform.python_version(),
@@ -263,14 +264,14 @@ def _mean_active(band: Band) -> float | None:
     return float(np.mean(sizes)) if sizes else None
 
 
-def _in_fresh_process(n: int) -> Measurement:
+def _in_fresh_process(n: int, n_dims: int) -> Measurement:
     """The path alone on many samples, where the peak memory is its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_measure_large, (n,))
+        return pool.apply(_measure_large, (n, n_dims))
 
 
-def _measure_large(n: int) -> Measurement:
-    problem = large(n)
+def _measure_large(n: int, n_dims: int) -> Measurement:
+    problem = large(n, n_dims)
     measurement = _measure(problem, "path", problem.queries, n_shared=len(problem.queries))
     return Measurement(**{**asdict(measurement), "peak_memory_mb": _peak_memory_mb()})
 

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 from ..errors import InputError
+
+ALL_CORES = os.cpu_count() or 1
+ALL_WORKERS = -1
+
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to spread the work over.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="WHERE",
+        help="A Dask cluster to spread the work over, instead of --jobs: the address of a scheduler, "
+        "tcp://host:8786, or local:4 for four processes here.",
+    ),
+]
+
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Begin again, without the finished parts that an interrupted run has kept.")
+]
 
 Set = Annotated[
     list[str] | None,
@@ -27,3 +48,17 @@ def parsed(changes: list[str] | None) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             found[key.strip()] = text.strip()
     return found
+
+
+@contextmanager
+def workers(jobs: int, cluster: str | None, context: Any) -> Iterator[int]:
+    """How many jobs to ask for within: processes of this machine, or all workers of a cluster that is open as long."""
+    if cluster is None:
+        yield jobs
+        return
+    if context.get_parameter_source("jobs").name != "DEFAULT":
+        raise InputError("--cluster stands instead of --jobs: give one of them")
+    from ..cluster import on_cluster
+
+    with on_cluster(cluster):
+        yield ALL_WORKERS

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
+from ..restart import Parts, restartable
 from ..scenarios.material import Work
 from ..scenarios.paper.result import PaperResult
 from ..scenarios.results import ResultFolder, write_results
@@ -16,10 +19,30 @@ from . import tables as console
 EXIT_CODES = {"CERTIFIED": 0, "UNDECIDED": 2, "REFUTED": 3}
 
 
-def show_study(study: Callable[[Work], StudyResult], seed: int, jobs: int, results: ResultFolder) -> int:
+@contextmanager
+def kept_parts(folder: Path, fresh: bool, screen: Console) -> Iterator[Parts]:
+    """Finished parts are kept in the folder until all of the work is done; a word on them, if there were any."""
+    began = None
+    try:
+        with restartable(folder, fresh=fresh) as began:
+            yield began
+    except BaseException:
+        if began is not None and (began.n_kept or began.n_taken):
+            text = f"finished parts are kept in {began.folder}: the same command goes on from there, --fresh does not"
+            Console(stderr=True).print(escape(text), highlight=False, soft_wrap=True)
+        raise
+    finally:
+        if began is not None:
+            for remark in began.remarks():
+                screen.print(f"[yellow]{escape(remark)}[/yellow]", highlight=False, soft_wrap=True)
+
+
+def show_study(
+    study: Callable[[Work], StudyResult], seed: int, jobs: int, results: ResultFolder, *, fresh: bool = False
+) -> int:
     """Run a study with progress bars, print what it found, keep it, and return the exit code."""
     screen, folder = Console(), results.folder
-    with console.progress_bars(screen) as announce:
+    with kept_parts(folder, fresh, screen), console.progress_bars(screen) as announce:
         work = Work(seed, jobs, announce)
         result = study(work)
         with work.stage("figures and files") as progress:
@@ -47,10 +70,12 @@ def _claim(results: ResultFolder, screen: Console) -> None:
     results.claim()
 
 
-def show_paper(study: Callable[[Work], PaperResult], seed: int, jobs: int, results: ResultFolder) -> int:
+def show_paper(
+    study: Callable[[Work], PaperResult], seed: int, jobs: int, results: ResultFolder, *, fresh: bool = False
+) -> int:
     """Run an experiment of the paper, print its numbers beside ours, keep them; 1 if some should not differ."""
     screen = Console()
-    with console.progress_bars(screen) as announce:
+    with kept_parts(results.folder, fresh, screen), console.progress_bars(screen) as announce:
         work = Work(seed, jobs, announce)
         result = study(work)
         result.write(results.folder)
