@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
+from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ..restart import Parts, restartable
 from ..scenarios.material import Work
 from ..scenarios.paper.result import PaperResult
@@ -26,6 +27,10 @@ def kept_parts(folder: Path, fresh: bool, screen: Console) -> Iterator[Parts]:
     try:
         with restartable(folder, fresh=fresh) as began:
             yield began
+    except (ContradictoryDataError, FalsifiedNormBoundError, InputError):
+        if began is not None and not began.earlier:
+            _forget(began)
+        raise
     except BaseException:
         if began is not None and (began.n_kept or began.n_taken):
             text = f"finished parts are kept in {began.folder}: the same command goes on from there, --fresh does not"
@@ -35,6 +40,14 @@ def kept_parts(folder: Path, fresh: bool, screen: Console) -> Iterator[Parts]:
         if began is not None:
             for remark in began.remarks():
                 screen.print(f"[yellow]{escape(remark)}[/yellow]", highlight=False, soft_wrap=True)
+
+
+def _forget(parts: Parts) -> None:
+    """Of work that was refused, and would be refused again, nothing stays: not even an empty folder."""
+    parts.remove()
+    with suppress(OSError):
+        parts.folder.parent.rmdir()
+        parts.folder.parent.parent.rmdir()
 
 
 def show_study(

@@ -112,7 +112,7 @@ def test_pictures_have_a_size_and_the_page_does_not_scroll_sideways(study, brows
     measured = measured_in(browser, (study / "report.html").read_text(), tmp_path, width)
     assert width - 30 < measured["room"] <= width
     assert measured["content"] <= measured["room"]
-    assert len(measured["images"]) == 6
+    assert len(measured["images"]) == 7
     for natural, shown in measured["images"]:
         assert natural > 0
         assert 200 < shown < width

@@ -109,7 +109,7 @@ def test_a_report_needs_nothing_but_itself(study):
 
 def test_pictures_are_drawings_with_words_for_those_who_do_not_see_them(study):
     images = Reader((study / "report.html").read_text()).all("img")
-    assert len(images) == 6  # inputs, a portrait, intervals over time, causes of widths, two frontiers
+    assert len(images) == 7  # inputs, portrait, intervals over time, the binding limit, causes of widths, two frontiers
     for image in images:
         assert len(image["alt"]) > 30
         drawing = base64.b64decode(image["src"].removeprefix("data:image/svg+xml;base64,"))
