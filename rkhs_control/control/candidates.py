@@ -1,4 +1,4 @@
-"""Plans that may lead back into a region: recorded ones, those of a controller, and those to its middle."""
+"""Plans that may lead back into a region: recorded ones, those of a controller, and those that steer to its middle."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..errors import InputError, RkhsControlError
 from ..prediction.predictor import MultiStepPredictor
 from .certainty_equivalent import CertaintyEquivalentOCP, QuadraticCost
 from .planners import planner_of
+from .robust import RobustOCP
 
 Candidates = Any
 """Input sequences `(n_plans, n_steps, n_inputs)`, what makes plans from a state, or a controller."""
@@ -32,6 +33,8 @@ _RIDGE = 1e-2
 """Of the models that steer to the middle."""
 _EFFORT = 1e-4
 """What the whole range of an input costs, where that of a state costs one."""
+_ITERATIONS = 15
+"""Of a robust problem that looks for a plan."""
 
 
 def recorded_plans(
@@ -71,16 +74,16 @@ def recorded_plans(
         yield ranked(*other)
 
 
-def plans_to(
+def steering_to(
     predictor: MultiStepPredictor, limits: PlacedLimits, whole: Box, max_steps: int, target: FloatArray
-) -> Maker:
-    """Plans of a certainty-equivalent problem that steers to a state."""
+) -> CertaintyEquivalentOCP:
+    """The certainty-equivalent problem that steers to a state."""
     size, box, runs = whole.upper - whole.lower, limits.input_box, predictor.runs
     is_bounded = bool(np.isfinite([box.lower, box.upper]).all())
     reference = (box.lower + box.upper) / 2.0 if is_bounded else np.zeros(box.n_dims)
     effort = np.diag(_EFFORT / (box.upper - box.lower) ** 2) if is_bounded else np.zeros((box.n_dims, box.n_dims))
     weight = np.diag(size**-2)
-    problem = CertaintyEquivalentOCP.from_runs(
+    return CertaintyEquivalentOCP.from_runs(
         runs.shortened(max_steps),
         predictor.kernels[:max_steps],
         _RIDGE,
@@ -88,7 +91,18 @@ def plans_to(
         cost=QuadraticCost(weight, effort, weight, target, reference, max_steps),
         limits=limits,
     )
-    return plans_of(problem)
+
+
+def robust_plan(
+    predictor: MultiStepPredictor, problem: CertaintyEquivalentOCP, limits: PlacedLimits, start: Box, end: Box
+) -> list[FloatArray]:
+    """The plan of a robust problem from everywhere in a box into another; none where none is found."""
+    robust = RobustOCP(predictor, problem, limits, initial_state_noise=0.0, iterations=_ITERATIONS, terminal=end)
+    try:
+        found = robust.solve(start)
+    except (RkhsControlError, RuntimeError):  # there is no plan from here
+        return []
+    return [found.inputs] if found.success else []
 
 
 def plans_of(candidates: Candidates) -> Maker:

@@ -1,9 +1,9 @@
 """Invariant regions: the greatest set of cells from each of which some plan leads back into it, within the limits.
 
 The limits are cut into cells. Plans are tried for each: first the inputs of runs that were recorded nearby, then those
-of a certainty-equivalent problem that steers to the middle. What is left of all cells when those without a plan are
-taken out again and again is the greatest set that the plans allow. Cells that are not in it are split and tried again,
-and in the end neighbours that one plan serves are merged.
+of a certainty-equivalent problem that steers to the middle, then those of a robust one. Cells without a plan are taken
+out again and again; what is left is the greatest set that the plans allow. Cells that are not in it are split and tried
+again, and in the end neighbours that one plan serves are merged.
 """
 
 from __future__ import annotations
@@ -25,13 +25,18 @@ from ..errors import InputError
 from ..parallel import Progress, shown_progress
 from ..prediction.predictor import MultiStepPredictor
 from ..prediction.tube import Tube
-from .candidates import Candidates, Maker, plans_of, plans_to, recorded_plans
+from .candidates import Candidates, Maker, plans_of, recorded_plans, robust_plan, steering_to
+from .certainty_equivalent import CertaintyEquivalentOCP
 from .partition import Partition
 
 _AT_ONCE = 400
 """Cells whose boxes are made between two words on progress."""
 _MOST_SOLVED = 100
 """For so many cells a plan is solved for at most, per round."""
+_MOST_ROBUST = 8
+"""For so many a robust plan, which takes a second or so."""
+_WORTH_ROBUST = 0.01
+"""Where the cells without a plan are no more than this share of the limits, no robust plans are looked for."""
 _WORTH_IT = 1e-3
 """A round of splitting that adds no more than this share of the limits is the last."""
 _OFTEN = 0.25
@@ -117,6 +122,12 @@ class _Option(NamedTuple):
     high: FloatArray
 
 
+def _spread(rows: IndexArray, most: int) -> list[int]:
+    """At most so many of some rows, evenly spread."""
+    found: list[int] = rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64)].tolist()
+    return found
+
+
 @dataclass(eq=False)
 class _Search:
     """What is known on the way."""
@@ -174,14 +185,16 @@ class _Search:
     def _settle(self) -> None:
         """Try further plans for cells that have none leading back, and take out those that run out of plans."""
         left = np.ones(self.cells.size, dtype=bool)
-        is_steered = False
+        further = iter((self._steered, self._robust))
         while True:
             lost = np.flatnonzero(left & ~self._has_way_back(left))
             if not len(lost):
                 break
             trials = [_Trial(row, self.waiting[row].pop(0)) for row in lost.tolist() if self.waiting[row]]
-            if not trials and not is_steered:
-                is_steered, trials = True, self._steered(lost, left)
+            for more in further if not trials else ():
+                trials = more(lost, np.setdiff1d(np.flatnonzero(left), lost))
+                if trials:
+                    break
             if trials:
                 self._try(trials)
             else:
@@ -200,15 +213,30 @@ class _Search:
             found[np.array([option.cell for option in self.options])[returns]] = True
         return found
 
-    def _steered(self, lost: IndexArray, left: npt.NDArray[np.bool_]) -> list[_Trial]:
+    def _steered(self, lost: IndexArray, kept: IndexArray) -> list[_Trial]:
         """Plans to the middle of what is left, for some of the cells that no recorded plan leads back from."""
-        kept = np.setdiff1d(np.flatnonzero(left), lost)
         if not len(kept):
             return []
+        make = plans_of(self._steering(kept))
+        return [_Trial(row, plan) for row in _spread(lost, _MOST_SOLVED) for plan in make(self.cells.middle[row])]
+
+    def _robust(self, lost: IndexArray, kept: IndexArray) -> list[_Trial]:
+        """Robust plans into what is left, for a few of those cells, the largest, where they matter."""
+        size = self.cells.volume[lost]
+        is_small = size.sum() <= _WORTH_ROBUST * np.prod(self.whole.upper - self.whole.lower)
+        if not len(kept) or is_small or not self.predictor.method.has_gradients:
+            return []
+        problem = self._steering(kept)
+        end = Box(self.cells.lower[kept].min(axis=0), self.cells.upper[kept].max(axis=0))
+        trials = []
+        for row in _spread(lost[size == size.max()], _MOST_ROBUST):
+            start = Box(*widened(self.cells.lower[row], self.cells.upper[row], self.noise))
+            trials += [_Trial(row, plan) for plan in robust_plan(self.predictor, problem, self.limits, start, end)]
+        return trials
+
+    def _steering(self, kept: IndexArray) -> CertaintyEquivalentOCP:
         target = np.average(self.cells.middle[kept], axis=0, weights=self.cells.volume[kept])
-        make = plans_to(self.predictor, self.limits, self.whole, self.max_steps, target)
-        some = lost[np.linspace(0, len(lost) - 1, min(len(lost), _MOST_SOLVED)).astype(np.int64)]
-        return [_Trial(row, plan) for row in some.tolist() for plan in make(self.cells.middle[row])]
+        return steering_to(self.predictor, self.limits, self.whole, self.max_steps, target)
 
     def _try(self, trials: list[_Trial]) -> None:
         """Boxes of all trials, each from everywhere in its cell; what keeps the limits is an option."""

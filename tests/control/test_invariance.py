@@ -187,3 +187,22 @@ def test_the_halves_of_a_partition_are_found_again_as_pairs():
     merged = split.unions(pairs, 1)
     np.testing.assert_array_equal(np.sort(merged.lower, axis=0), np.sort(cells.lower, axis=0))
     np.testing.assert_array_equal(np.sort(merged.level, axis=0), 0)
+
+
+def test_robust_plans_are_tried_where_no_other_leads_back(predictor, monkeypatch, rng):
+    """Recorded plans, and those of a model that is simply believed, are taken away."""
+    from rkhs_control.control.invariance import _Search
+
+    monkeypatch.setattr("rkhs_control.control.invariance.recorded_plans", lambda *arguments: iter(()))
+    monkeypatch.setattr(_Search, "_steered", lambda *arguments: [])
+
+    def in_the_middle(x):
+        return np.zeros((int(np.abs(x).max() < 0.5), 1, 1))
+
+    def found():
+        return rc.invariant_region(predictor, LIMITS, cells=4, max_cells=16, candidates=in_the_middle)
+
+    more = found()
+    assert_invariant(more, rng)
+    monkeypatch.setattr(_Search, "_robust", lambda *arguments: [])
+    assert more.share > found().share > 0.0
