@@ -5,6 +5,7 @@
 Every page is plain Markdown, so that it reads well on the code host. When it is built,
 
 - each `python` block becomes a cell of a notebook, which myst-nb runs, with what it prints and draws below it;
+- `notebooks/` holds MyST notebooks, which Jupyter opens as they are (with jupytext); they run in the same way;
 - each comment `<!-- names of: MODULE ... -->` becomes the reference of the public names that live in those modules;
 - the comment `<!-- messages -->` becomes the list of all error messages in the code;
 - formulas become MathML, which browsers draw by themselves: nothing is fetched, neither here nor by the reader.
@@ -65,10 +66,9 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
     """Make cells of the Python blocks of a page, and reference of its lists of modules."""
     text = re.sub(r"<!-- names of: ([\w. ]+) -->", lambda found: reference(found[1].split()), source[0])
     text = text.replace("<!-- messages -->", messages())
-    first, block, rest = text.partition("```python\n")
-    if block:
-        text = NOTEBOOK + first + FIGURES + CELL + rest.replace(block, CELL)
-    source[0] = text
+    if "```python\n" in text:
+        text = NOTEBOOK + text.replace("```python\n", CELL)
+    source[0] = text.replace(CELL, FIGURES + CELL, 1)
 
 
 def reference(modules: list[str]) -> str:
