@@ -14,6 +14,7 @@ Every page is plain Markdown, so that it reads well on the code host. When it is
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 from pathlib import Path
@@ -111,6 +112,16 @@ def wording(node: ast.expr) -> str:
     return "..."
 
 
+def without_repetition(app: Any, env: Any) -> None:
+    """Mend notebooks to download: where streams were merged into the first, the others are still there, too."""
+    for file in Path(env.mystnb_config.output_folder, "notebooks").glob("*.ipynb"):
+        notebook = json.loads(file.read_text(encoding="utf-8"))
+        for cell in (cell for cell in notebook["cells"] if "outputs" in cell):
+            names = [output.get("name", number) for number, output in enumerate(cell["outputs"])]
+            cell["outputs"] = [o for number, o in enumerate(cell["outputs"]) if names.index(names[number]) == number]
+        file.write_text(json.dumps(notebook, indent=1), encoding="utf-8")
+
+
 def mathml(self: Any, node: Any, display: str) -> None:
     """A formula as MathML."""
     from docutils.nodes import SkipNode
@@ -135,6 +146,7 @@ def plain_types(app: Any, what: str, name: str, obj: Any, options: Any, given: s
 def setup(app: Any) -> None:
     """What Sphinx calls before it builds."""
     app.connect("source-read", prepare)
+    app.connect("env-updated", without_repetition)
     app.connect("autodoc-process-docstring", plain_code)
     app.connect("autodoc-process-signature", plain_types)
     app.add_html_math_renderer(
