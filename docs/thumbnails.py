@@ -2,8 +2,8 @@
 
     sphinx-build docs build/docs && python docs/thumbnails.py build/jupyter_execute
 
-writes them to docs/_static/thumbnails/. Of a notebook it is what the cell with the tag `thumbnail` drew, of a page what its
-first picture is. Run it again when these have changed.
+writes them to docs/_static/thumbnails/: of a notebook what the cell with the tag `thumbnail` drew, of a page its first
+picture. Run it again when these have changed.
 """
 
 from __future__ import annotations
