@@ -33,12 +33,12 @@ def pictures(cells: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def thumbnail(executed: Path) -> str:
-    """The picture that stands for an executed notebook, with its numbers rounded and without the date of its making."""
+    """The picture that stands for an executed notebook, with its paths rounded and without the date of its making."""
     cells = json.loads(executed.read_text(encoding="utf-8"))["cells"]
     tagged = [cell for cell in cells if "thumbnail" in cell["metadata"].get("tags", [])]
     picture = next(pictures(tagged or cells))
     picture = re.sub(r"\s*<metadata>.*?</metadata>", "", picture, flags=re.DOTALL)
-    picture = re.sub(r"(?<=\d\.\d\d)\d+", "", picture)
+    picture = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(?<=\d\.\d\d)\d+", "", path[0]), picture)
     return re.sub(r"[ \t]+\n", "\n", picture)
 
 
