@@ -5,6 +5,7 @@
 Every page is plain Markdown, so that it reads well on the code host. When it is built,
 
 - each `python` block becomes a cell of a notebook, which myst-nb runs, with what it prints and draws below it;
+- `notebooks/` holds MyST notebooks, which Jupyter opens as they are (with jupytext); they run in the same way;
 - each comment `<!-- names of: MODULE ... -->` becomes the reference of the public names that live in those modules;
 - the comment `<!-- messages -->` becomes the list of all error messages in the code;
 - formulas become MathML, which browsers draw by themselves: nothing is fetched, neither here nor by the reader.
@@ -13,6 +14,7 @@ Every page is plain Markdown, so that it reads well on the code host. When it is
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 from pathlib import Path
@@ -65,10 +67,9 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
     """Make cells of the Python blocks of a page, and reference of its lists of modules."""
     text = re.sub(r"<!-- names of: ([\w. ]+) -->", lambda found: reference(found[1].split()), source[0])
     text = text.replace("<!-- messages -->", messages())
-    first, block, rest = text.partition("```python\n")
-    if block:
-        text = NOTEBOOK + first + FIGURES + CELL + rest.replace(block, CELL)
-    source[0] = text
+    if "```python\n" in text:
+        text = NOTEBOOK + text.replace("```python\n", CELL)
+    source[0] = text.replace(CELL, FIGURES + CELL, 1)
 
 
 def reference(modules: list[str]) -> str:
@@ -111,6 +112,16 @@ def wording(node: ast.expr) -> str:
     return "..."
 
 
+def without_repetition(app: Any, env: Any) -> None:
+    """Mend notebooks to download: where streams were merged into the first, the others are still there, too."""
+    for file in Path(env.mystnb_config.output_folder, "notebooks").glob("*.ipynb"):
+        notebook = json.loads(file.read_text(encoding="utf-8"))
+        for cell in (cell for cell in notebook["cells"] if "outputs" in cell):
+            names = [output.get("name", number) for number, output in enumerate(cell["outputs"])]
+            cell["outputs"] = [o for number, o in enumerate(cell["outputs"]) if names.index(names[number]) == number]
+        file.write_text(json.dumps(notebook, indent=1), encoding="utf-8")
+
+
 def mathml(self: Any, node: Any, display: str) -> None:
     """A formula as MathML."""
     from docutils.nodes import SkipNode
@@ -135,6 +146,7 @@ def plain_types(app: Any, what: str, name: str, obj: Any, options: Any, given: s
 def setup(app: Any) -> None:
     """What Sphinx calls before it builds."""
     app.connect("source-read", prepare)
+    app.connect("env-updated", without_repetition)
     app.connect("autodoc-process-docstring", plain_code)
     app.connect("autodoc-process-signature", plain_types)
     app.add_html_math_renderer(

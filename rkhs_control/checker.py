@@ -1823,6 +1823,11 @@ def read_recordings(path: Path, content: dict[str, Any], work: Work) -> Recordin
             raise ValueError(f"more than {MAX_DATA_BYTES} bytes")
         is_file = hashlib.sha256(raw).hexdigest() == file["sha256"]
         if path.suffix.lower() == ".csv":
+            if data["file"] is None:
+                raise RejectedError(
+                    f"{name}: the certificate names no file of recordings; save it with data_file=, the file that its "
+                    "runs were read from"
+                )
             _require_hash(name, is_file)
             work.take(len(raw) + 40 * (raw.count(b"\n") + raw.count(b"\r")))
             runs = _csv_runs(raw.decode("utf-8-sig"), question["state_names"], question["input_names"])

@@ -68,7 +68,7 @@ from rkhs_control.control.do_mpc import planned_inputs
 from rkhs_control.models.cstr import CSTR
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", UserWarning)  # do-mpc names packages that are not needed here
+    warnings.simplefilter("ignore")  # do-mpc names packages that are not needed here
     import do_mpc
 warnings.filterwarnings("ignore", category=FutureWarning, module="casadi")
 

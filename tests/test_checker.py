@@ -967,6 +967,9 @@ def test_hashes_are_compared_before_anything_is_parsed(file, certificate, tmp_pa
     for name in ("numbers", "texts", "nested", "by_row"):
         monkeypatch.setattr(checker.Array, name, parsed)
     runs = certificate.predictor.runs
+    rc.save_trajectories(runs, tmp_path / "named.csv")
+    assert "names no file of recordings; save it with data_file=" in rc.verify(file, data=tmp_path / "named.csv").reason
+    certificate.save(file, data_file=tmp_path / "named.csv")
     for name in ("other.csv", "other.npz"):
         rc.save_trajectories(runs.subset(np.arange(5)), tmp_path / name)
         assert rc.verify(file, data=tmp_path / name).reason.endswith("made from other data, the hash differs")

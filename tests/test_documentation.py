@@ -1,6 +1,7 @@
 """The documentation as it is built: no warning, every block executed, nothing fetched, every public name explained."""
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import rkhs_control
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.md"))
+CELLS = {"python", "{code-cell} ipython3"}
 NOT_CODE = {"toml", "json", "text", "console", "{toctree}"}
 
 
@@ -33,15 +36,26 @@ def test_the_documentation_builds_without_a_warning(tmp_path):
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 
-    for page in PAGES:
-        built = (html / page.with_suffix(".html").name).read_text()
+    for page in [*PAGES, *NOTEBOOKS]:
+        built = (html / page.relative_to(ROOT / "docs").with_suffix(".html")).read_text()
         executed = built.count('<div class="cell_input docutils container">')
-        assert executed == blocks(page).count("python"), f"{page.name}: {executed} blocks were executed"
+        assert executed == sum(block in CELLS for block in blocks(page)), (
+            f"{page.name}: {executed} blocks were executed"
+        )
         assert not remote_resources(built), page.name
         formulas = re.findall(r"<math.*?</math>", built, flags=re.DOTALL)
         assert not [formula for formula in formulas if "\\" in formula], f"{page.name} has a formula that was not read"
     for style in html.rglob("*.css"):
         assert not re.search(r"""(?:url\(|@import)\s*["']?(?:https?:)?//""", style.read_text()), style.name
+
+    for page in NOTEBOOKS:
+        (download,) = html.glob(f"_downloads/*/{page.stem}.ipynb")
+        assert Path(download).parent.name in (html / "notebooks" / f"{page.stem}.html").read_text()
+        cells = [cell for cell in json.loads(download.read_text())["cells"] if cell["cell_type"] == "code"]
+        assert all(cell["execution_count"] for cell in cells), page.name
+        for cell in cells:
+            streams = [output["name"] for output in cell["outputs"] if output["output_type"] == "stream"]
+            assert len(streams) == len(set(streams)), f"{page.name} repeats what it printed"
 
     reference = (html / "api.html").read_text()
     missing = [n for n in rkhs_control.__all__ if n != "__version__" and f'id="rkhs_control.{n}"' not in reference]
@@ -51,12 +65,28 @@ def test_the_documentation_builds_without_a_warning(tmp_path):
 def test_no_python_hides_in_a_block_that_is_not_executed():
     for page in PAGES:
         assert set(blocks(page)) <= {"python", *NOT_CODE}, page.name
+    for page in NOTEBOOKS:
+        assert set(blocks(page)) == {"{code-cell} ipython3"}, page.name
 
 
 def test_every_page_is_named_on_the_first_one():
     index = (ROOT / "docs" / "index.md").read_text()
-    for page in PAGES:
-        assert page.stem == "index" or f"]({page.name})" in index, f"{page.name} is not in the map of index.md"
+    for page in [*PAGES, *NOTEBOOKS]:
+        link = f"]({page.relative_to(ROOT / 'docs').as_posix()})"
+        assert page.stem == "index" or link in index, f"{page.name} is not in the map of index.md"
+
+
+def test_every_notebook_can_be_downloaded_and_has_its_picture_in_the_gallery():
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert len(NOTEBOOKS) == 4
+    for page in NOTEBOOKS:
+        text = page.read_text()
+        assert f"{{nb-download}}`{page.stem}.ipynb`" in text
+        assert text.count(":tags: [thumbnail]") == 1
+        assert f"](_static/thumbnails/{page.stem}.svg)](notebooks/{page.name})" in index
+    pictures = sorted((ROOT / "docs" / "_static" / "thumbnails").iterdir())
+    assert {file.name for file in pictures} == set(re.findall(r"_static/thumbnails/([^)]+)\)", index))
+    assert all("<path" in file.read_text() for file in pictures)
 
 
 def tree_of_the_documentation():
@@ -107,6 +137,6 @@ def test_commands_that_are_named_exist():
     from rkhs_control.cli.app import app
 
     known = set(get_command(app).commands)
-    for page in [ROOT / "README.md", *PAGES]:
+    for page in [ROOT / "README.md", *PAGES, *NOTEBOOKS]:
         named = set(re.findall(r"rkhs-control ([a-z][a-z-]*)", page.read_text()))
         assert named <= known, f"{page.name} names {named - known}"

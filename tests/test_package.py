@@ -5,6 +5,7 @@ import functools
 import importlib
 import inspect
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -241,6 +242,16 @@ def test_types_are_right(tmp_path):
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(ROOT / ".mypy_cache")]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_description_of_the_package_has_no_link_that_leads_nowhere():
+    """Where a package is shown there is no repository around it."""
+    described = runpy.run_path(str(ROOT / "setup.py"))["long_description"]((ROOT / "README.md").read_text())
+    assert not [link for link in re.findall(r"\]\(([^)]*)\)", described) if not link.startswith("https://")]
+    assert "cstr_phase.png" not in described
+    assert "docs/assumptions.md" not in described
+    for part in ("# rkhs_control\n", "How to choose them honestly", "import rkhs_control as rc", "## Measured"):
+        assert part in described
 
 
 def test_the_readme_runs(tmp_path, monkeypatch):

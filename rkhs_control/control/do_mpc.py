@@ -85,7 +85,8 @@ def run_closed_loop(
 
 
 def _do_mpc() -> Any:
-    """do-mpc, without what it says on import about features that are not used here."""
+    """do-mpc, without what it and its compilation say on import about features that are not used here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", SyntaxWarning)
         return importlib.import_module("do_mpc")

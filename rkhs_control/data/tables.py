@@ -199,25 +199,41 @@ def _in_row_order(
                 "to row, but unevenly here: call it 'time' if it is a clock, or else add a column 'step'"
             )
     note = f"{source}: without a column 'time' or 'step' the rows count as one run, evenly sampled, in their order"
+    for place, column in enumerate(columns):
+        if column not in wanted and _is_clock([one_line(cells[place]) for _, cells in records]):
+            note += f"; {column!r} grows evenly from row to row: if it is a clock, call it 'time'"
     return RunTable(source, kind, {"0": with_points(source, rows, wanted)}, None, note)
 
 
 def _first_gap(texts: Sequence[str]) -> int | None:
     """Where instants, if these are any, are not evenly spaced: numbers or dates that grow, or mostly by the same."""
-    try:
-        instants = [
-            _decimal(float(text.replace(",", "."))) if (t := iso_time(text)) is None else t.seconds for text in texts
-        ]
-    except ValueError:
+    steps = _steps(texts)
+    if not steps:
         return None
-    if len(instants) < 2 or not all(map(Decimal.is_finite, instants)):
-        return None
-    steps = [after - before for before, after in pairwise(instants)]
     usual = median_low(steps)
     is_even = [abs(step - usual) <= abs(usual) / 1000 for step in steps]
     if usual <= 0 or (min(steps) <= 0 and 2 * sum(is_even) < len(steps)) or all(is_even):
         return None
     return is_even.index(False) + 1
+
+
+def _is_clock(texts: Sequence[str]) -> bool:
+    """Whether they may be instants that are evenly spaced."""
+    steps = _steps(texts)
+    return bool(steps) and min(steps) > 0 and _first_gap(texts) is None
+
+
+def _steps(texts: Sequence[str]) -> list[Decimal]:
+    """From each number or date to the next; none where some are neither."""
+    try:
+        instants = [
+            _decimal(float(text.replace(",", "."))) if (t := iso_time(text)) is None else t.seconds for text in texts
+        ]
+    except ValueError:
+        return []
+    if not all(map(Decimal.is_finite, instants)):
+        return []
+    return [after - before for before, after in pairwise(instants)]
 
 
 def _cells(source: str, line: int, columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:

@@ -161,6 +161,14 @@ def test_rows_without_a_clock_are_one_run_in_their_order_and_that_is_said(tmp_pa
     assert runs.is_windowed
 
 
+def test_an_even_clock_by_another_name_is_pointed_out(tmp_path):
+    with pytest.warns(rc.RowOrderWarning, match=r"in their order; 't' grows evenly .* call it 'time'"):
+        runs = read(tmp_path, "t,x,u\n0,3,5\n2,1,6\n4,2,7\n6,4,\n", horizon=2)
+    assert runs.sampling_time == 1.0
+    with pytest.warns(rc.RowOrderWarning, match=r"in their order$"):
+        read(tmp_path, "note,x,u\n9,3,5\n2,1,6\n4,2,7\n1,4,\n", horizon=2)
+
+
 @pytest.mark.parametrize(
     ("column", "row"), [((0, 1, 2, 5), 5), ((0, 1.0, 2.1, 3.2), 3), ((0, 1, 0, 1), 4), ((7, 8, 10, 11), 4)]
 )
