@@ -159,11 +159,10 @@ class ClosedLoopOutcome(Outcome):
         return self.n_refuted > 0 or any(tally.n_broken for tally in self.tallies.values())
 
     def listings(self) -> list[Listing]:
-        header = ("controller", "steps", "out", "broken", "cost", "cert.", "repair", "rest", "own", "safe", "a step")
+        header = ("controller", "out", "broken", "cost", "cert.", "repair", "rest", "own", "safe", "a step")
         rows = [
             (
                 name,
-                f"{tally.n_steps:,}",
                 str(tally.n_outside),
                 str(tally.n_broken) if tally.decisions else "",
                 f"{tally.mean_cost:.4g}",
@@ -184,7 +183,8 @@ class ClosedLoopOutcome(Outcome):
         if self.n_refuted:
             caption += f"; loops in which a measurement refuted an assumption: {self.n_refuted:,}"
         whole = frozenset(range(1, len(header)))
-        return [Listing(header, [rows], title="Closed loops on the true plant", caption=caption, whole=whole)]
+        title = f"Closed loops on the true plant, {next(iter(self.tallies.values())).n_steps:,} steps each"
+        return [Listing(header, [rows], title=title, caption=caption, whole=whole)]
 
     def _about_region(self) -> list[str]:
         if self.region is None:

@@ -175,7 +175,7 @@ class ForeverOutcome(Outcome):
 
 
 _KINDS = (Decision.CERTIFIED, Decision.BLENDED, Decision.REGION)
-_HEADER = ("policy", "steps", "out before", "out", "wanted", "between", "region", "uncert.", "a step")
+_HEADER = ("policy", "steps", "out\nbefore", "out", "wanted", "between", "region", "uncert.", "a step")
 _WHOLE = frozenset(range(1, len(_HEADER)))
 _CAPTION = (
     "out before, out: true states outside the limits without and with the filter; wanted, region: steps with what the "

@@ -120,4 +120,4 @@ def finite(value: float) -> float | None:
 
 def seconds_text(value: float) -> str:
     """A time that something took."""
-    return f"{value:.2f} s" if value >= 0.1 else f"{1e3 * value:.2f} ms"
+    return f"{value:.2f} s" if value >= 0.1 else f"{1e3 * value:.3g} ms"
