@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
+from ..arithmetic.printing import rounded_down, rounded_up
 from ..arithmetic.rounding import further_out
 from ..certificates.certificate import Certificate, Question
 from ..certificates.margins import box_margins
@@ -246,7 +247,10 @@ def _region(region: InvariantRegion) -> Content:
     rows = []
     for cell in cells:
         ends = [[int(np.searchsorted(edges[j], box_end[j])) for j in range(n_shown)] for box_end in _both(cell.box)]
-        boxes = [_short(end[:, :n_shown]) for end in (cell.tube.lower, cell.tube.upper)]
+        boxes = [
+            [[float(rounded(end, 6)) for end in row[:n_shown]] for row in ends_of_boxes]
+            for rounded, ends_of_boxes in ((rounded_down, cell.tube.lower), (rounded_up, cell.tube.upper))
+        ]
         rows.append([*ends, _short(cell.inputs), *boxes])
     return {
         "limits": _ends_of(whole),

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from fractions import Fraction
 from hashlib import sha256
 
 import chromium
@@ -11,7 +12,8 @@ import pytest
 from regions import LIMITS, linear_predictor, region_by_hand
 
 import rkhs_control as rc
-from rkhs_control.arithmetic.printing import margin_text
+from rkhs_control.arithmetic.printing import margin_text, rounded_down
+from rkhs_control.certificates.margins import _exact
 
 STATES, INPUTS, RATES = rc.Box([-1.0, -1.0], [1.5, 1.5]), rc.Box([-1.0], [1.0]), rc.Box([-0.5], [0.5])
 NOISE = 0.01
@@ -222,7 +224,9 @@ def test_pointing_at_a_box_tells_its_ends_and_a_click_chooses_its_step(page, fil
     page.point(*place)
     text = page.value("document.getElementById('tip').textContent")
     low, high = (float(end) for end in re.search(r"y: (\S+) to (\S+)", text).groups())
-    assert [low, high] == pytest.approx([tube.lower[1, 1], tube.upper[1, 1]], rel=1e-6)
+    assert low <= tube.lower[1, 1]
+    assert high >= tube.upper[1, 1]
+    assert [low, high] == pytest.approx([tube.lower[1, 1], tube.upper[1, 1]], rel=2e-5)
     page.value("(document.querySelector('#phase [data-step=\"2\"]').dispatchEvent(new Event('click')), null)")
     assert page.value("document.getElementById('step').value") == "2"
 
@@ -304,3 +308,29 @@ def test_many_plans_are_cut_with_a_word_on_it(predictor):
     assert content["notes"] == ["The first 12 of 13 plans are here."]
     with pytest.raises(rc.InputError, match="at least one certificate"):
         rc.explore([])
+
+
+def test_numbers_are_written_as_python_writes_them(page, file, rng):
+    page.open(file)
+    scales = 10.0 ** rng.uniform(-20, 20, 400)
+    numbers = [*(rng.normal(size=400) * scales), *rng.normal(size=200).round(3), 0.0, -0.0, 1e16, 1e-5, 123456.0, 999.6]
+    numbers = [float(x) for x in numbers]
+    written = page.value(
+        f"{numbers!r}.map(x => [exact(x), roundedDown(x), down(x), Number(outward(x, 0)), Number(outward(x, 1))])"
+    )
+    for x, (exact, rounded, below, low, high) in zip(numbers, written, strict=True):
+        assert exact == _exact(x)
+        assert rounded == rounded_down(x)
+        assert below == np.nextafter(x, -np.inf)
+        assert low <= x <= high
+        assert high - low <= 2.1e-5 * abs(x)
+
+
+def test_changes_of_inputs_are_compared_exactly(page, file):
+    """0.3 - 0.1 is above 0.2 as doubles are rounded, and below it exactly; and the other way round."""
+    page.open(file)
+    cases = [(0.3, 0.1, 0.2), (0.8, 0.6, 0.2), (1.0, 1e-17, 1.0), (1.0, -1e-17, 1.0), (0.5, 0.25, 0.25)]
+    for a, b, end in cases:
+        change = Fraction(a) - Fraction(b)
+        assert page.value(f"changeLeaves({a!r}, {b!r}, -9, {end!r})") == (change > Fraction(end))
+        assert page.value(f"changeLeaves({a!r}, {b!r}, {end!r}, 9)") == (change < Fraction(end))

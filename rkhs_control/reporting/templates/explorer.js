@@ -9,7 +9,7 @@ const state = {
   moved: data.limits.map(copyOf), unread: new Set(),
 };
 const PARTS = { states: "states", inputs: "inputs", rates: "changes of inputs" };
-const LEGEND = "Ring: start. Dashed: limits. Dots: recorded samples, blue with a positive weight, purple with a negative one.";
+const LEGEND = "Dashed: limits. Dots: recorded samples that carry an end, blue with a positive weight, purple with a negative one.";
 const plan = () => data.plans[state.plan];
 const limits = () => state.moved[plan().limits];
 const boxesOf = (norm, noise) => plan().boxes[norm][noise];
@@ -114,7 +114,7 @@ function fillFactors() {
       }
     });
   }
-  $("factor-note").textContent = refuted ? `Where it says no, ${refuted}.` : "";
+  $("factor-note").textContent = refuted ? `Factors marked “no”: ${refuted}.` : "";
 }
 
 function choosePlan(k) {
@@ -175,11 +175,11 @@ function samplesOf(n, { i, side }) {
 
 function whyText({ list, total }) {
   const { i, side } = state.end, end = boxes()[side ? "upper" : "lower"][state.step - 1][i], { name, unit } = data.states[i];
-  const text = `After step ${stepText(state.step)}, ${name} is at ${side ? "most" : "least"} ${general(end, 7)}${unit ? ` ${unit}` : ""}`;
+  const text = `After step ${stepText(state.step)}, ${name} is at ${side ? "most" : "least"} ${outward(end, side)}${unit ? ` ${unit}` : ""}`;
   if (total === null) return `${text}. This method does not tell which samples carry it.`;
   if (!list.length && total) return `${text}. Which samples carry it is shown for bounds as they are, times 1.`;
   const more = total > list.length ? `; the ${list.length} with the largest weights are drawn` : "";
-  return `${text}. ${total} recorded sample${total === 1 ? " carries" : "s carry"} this end${more}. Lines run from where a ${data.kind} began to what was recorded at this step.`;
+  return `${text}. ${total} recorded sample${total === 1 ? " carries" : "s carry"} this end${more}.`;
 }
 
 function drawSamples(list) {
@@ -210,7 +210,7 @@ function drawPlots(found) {
   data.inputs.forEach((u, i) => drawTime($(`input-${i}`), view, u, heldInputs(i), endsOf("inputs", i, ever)));
 }
 
-const spanText = (s, low, high) => `${s.name}: ${general(low, 7)} to ${general(high, 7)}${s.unit ? ` ${s.unit}` : ""}`;
+const spanText = (s, low, high) => `${s.name}: ${outward(low, 0)} to ${outward(high, 1)}${s.unit ? ` ${s.unit}` : ""}`;
 
 function endsOf(part, i, ever) {
   return { lower: limits()[part].lower[i], upper: limits()[part].upper[i], ever: [...ever(part, "lower")[i], ...ever(part, "upper")[i]] };
@@ -279,7 +279,8 @@ function beginPlans() {
   fill($("up"), names, 1);
   for (const label of document.querySelectorAll(".plane")) label.hidden = names.length < 3;
   if (names.length < 2) $("phase").parentNode.hidden = true;
-  $("legend").textContent = LEGEND + (data.plans.some((p) => p.truth) ? " Black line: the truth." : "");
+  if (names.length < 2) $("phase-title").textContent = "What carries a bound";
+  $("legend").textContent = LEGEND + (names.length < 2 ? "" : ` Lines: from where a ${data.kind} began to the sample. Ring: start.`) + (data.plans.some((p) => p.truth) ? " Thin line: the truth." : "");
   const charts = [...data.states.map((s, i) => [`time-${i}`, s]), ...data.inputs.map((u, i) => [`input-${i}`, u])];
   $("times").replaceChildren(...charts.map(([id, thing]) => html("div", { className: "canvas" }, element("svg", { id, role: "img", "aria-label": `${thing.name} over time` }))));
   listen("plan", "change", choosePlan);

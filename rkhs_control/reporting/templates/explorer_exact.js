@@ -35,6 +35,14 @@ function general(x, digits = 6) {
   return `${plain(mantissa)}e${e < 0 ? "-" : "+"}${String(Math.abs(e)).padStart(2, "0")}`;
 }
 
+// An end of an interval to six digits, never on its inner side: lower ends (side 0) not above, upper ends not below.
+function outward(x, side) {
+  if (!Number.isFinite(x) || x === 0) return general(x);
+  const unit = 10 ** (Number(x.toExponential(5).split("e")[1]) - 5), isRight = (t) => (side ? Number(t) >= x : Number(t) <= x);
+  const near = general(x), next = general(Number(near) + (side ? unit : -unit));
+  return isRight(near) ? near : isRight(next) ? next : exact(x);
+}
+
 // To three digits, never above the number. A hundred digits of a double are enough to see on which side it is.
 function roundedDown(x) {
   if (!Number.isFinite(x)) return x > 0 ? "inf" : "-inf";

@@ -22,7 +22,7 @@ function svgLabel(thing, symbols) {
   return [...parts, ...unit];
 }
 
-// Numbers for people, with digits that suit a range.
+// Numbers for people.
 function shown(x, digits = 5) {
   return general(x, digits).replace("-", "−");
 }
@@ -46,7 +46,7 @@ function spread(values, room = 0.06) {
 
 // Axes around a frame, and where numbers are in it. Everything drawn within is cut at the frame.
 class Frame {
-  constructor(svg, width, height, xs, ys, { left = 52, bottom = 40, top = 10, right = 12 } = {}) {
+  constructor(svg, width, height, xs, ys, { left = 64, bottom = 40, top = 10, right = 12 } = {}) {
     Object.assign(this, { svg, xs, ys, left, top, right: width - right, bottom: height - bottom });
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("width", width);
@@ -162,6 +162,7 @@ function drawPhase(svg, view) {
   for (const row of limits.rows) {
     if (row.slice(0, -1).every((a, s) => a === 0 || s === i || s === j)) frame.row(row[i], row[j], row[row.length - 1]);
   }
+  for (const sample of samples) drawSample(frame, sample);
   boxes.lower.forEach((low, n) => {
     const kind = view.boxKind(n), attributes = { class: `box ${kind}${n + 1 === step ? " chosen" : ""}`, "data-step": n + 1 };
     const rect = frame.box(pair(low), pair(boxes.upper[n]), attributes);
@@ -174,7 +175,6 @@ function drawPhase(svg, view) {
     const points = view.plan.truth.map((x) => `${frame.x(x[i])},${frame.y(x[j])}`).join(" ");
     frame.add("polyline", { points, class: "truth" });
   }
-  for (const sample of samples) drawSample(frame, sample);
 }
 
 // A recorded run, from its start to the sample: wider where its weight is larger.
@@ -182,7 +182,7 @@ function drawSample(frame, sample) {
   const kind = sample.weight > 0 ? "plus" : "minus", [x, y] = [frame.x(sample.to[0]), frame.y(sample.to[1])];
   const ends = { x1: frame.x(sample.from[0]), y1: frame.y(sample.from[1]), x2: x, y2: y };
   frame.add("line", { ...ends, class: `way ${kind}`, "stroke-opacity": 0.2 + 0.6 * sample.share });
-  const dot = frame.add("circle", { cx: x, cy: y, r: 3 + 4 * sample.share, class: `sample ${kind}`, "data-run": sample.run });
+  const dot = frame.add("circle", { cx: x, cy: y, r: 2.5 + 3 * sample.share, class: `sample ${kind}`, "data-run": sample.run });
   pointable(dot, () => sample.text);
 }
 

@@ -84,13 +84,15 @@ class RegionView {
     this.layer.replaceChildren();
     const put = (low, high, kind) => this.layer.append(frame.box(low, high, { class: kind }));
     put(cell.low, cell.high, "cell chosen");
-    cell.boxes.forEach(([low, high], n) => put(low, high, n + 1 === cell.boxes.length ? "reached last" : "reached"));
-    const span = (low, high) => `[${shown(low)}, ${shown(high)}]`;
-    const ends = (low, high) => data.states.slice(0, 2).map((s, j) => `${s.name} in ${span(low[j], high[j])}`).join(" and ");
+    for (const [low, high] of cell.boxes) put(low, high, "reached");
+    put(...cell.boxes[cell.boxes.length - 1], "reached last");
+    // Of the cell no more than is certified; of what is reached no less.
+    const span = (low, high, out) => `[${outward(low, out ? 0 : 1)}, ${outward(high, out ? 1 : 0)}]`;
+    const ends = (low, high, out) => data.states.slice(0, 2).map((s, j) => `${s.name} in ${span(low[j], high[j], out)}`).join(" and ");
     const inputs = data.inputs.map((u, k) => `${u.name} = ${cell.inputs.map((row) => shown(row[k])).join(", ")}`).join("; ");
     const [low, high] = cell.boxes[cell.boxes.length - 1], n = cell.inputs.length;
     this.text.textContent =
-      `From every state with ${ends(cell.low, cell.high)}, apply ${inputs} for ${n} step${n > 1 ? "s" : ""}. ` +
-      `After that ${ends(low, high)}, which is in the region again.`;
+      `From every state with ${ends(cell.low, cell.high, false)}, apply ${inputs} for ${n} step${n > 1 ? "s" : ""}. ` +
+      `After that ${ends(low, high, true)}, which is in the region again. Inputs are rounded here; region.plan(x) has all digits.`;
   }
 }
