@@ -42,8 +42,7 @@ def explorer_in(results: Path) -> Path:
         raise InputError(f"{results} is not a folder: give one that `rkhs-control run` or `certify` wrote")
     if any(results.glob("certificates/*.json")) or (results / "region.json").is_file():
         raise InputError(
-            f"{results} has certificates, but no {EXPLORER}, which is written with them since there are explorers: run "
-            "the same scenario again"
+            f"{results} has certificates, but no {EXPLORER}: an earlier version wrote them. Run the same scenario again"
         )
     if (results / "report.html").is_file():
         raise InputError(f"{results} has neither plans nor a region for ever, so there is nothing to explore")

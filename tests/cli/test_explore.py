@@ -36,8 +36,8 @@ def test_without_a_browser_it_says_where_the_file_is(run, monkeypatch, tmp_path)
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        (["certificates/plan_1.json", "report.html"], "run the same scenario again"),
-        (["region.json"], "run the same scenario again"),
+        (["certificates/plan_1.json", "report.html"], "Run the same scenario again"),
+        (["region.json"], "Run the same scenario again"),
         (["report.html"], "nothing to explore"),
         (["other.txt"], "has no results"),
     ],
