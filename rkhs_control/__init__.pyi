@@ -104,6 +104,8 @@ from .prediction.tube import Tube as Tube
 from .reporting import Report as Report
 from .reporting import ReportedPlan as ReportedPlan
 from .reporting import write_report as write_report
+from .reporting.explorer import Explorer as Explorer
+from .reporting.explorer import explore as explore
 from .reporting.noise import noise_figure as noise_figure
 from .restart import restartable as restartable
 

@@ -1,4 +1,4 @@
-"""What a study leaves behind: a report, a summary, certificates, the plans, the runs, the predictor, and figures."""
+"""What a study leaves behind: a report, an explorer, a summary, certificates, plans, runs, the predictor, figures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,16 +17,20 @@ from ..data.files import save_trajectories
 from ..errors import InputError
 from ..prediction.files import save_predictor
 from ..reporting import Report, figures
+from ..reporting.explorer import Explorer, explore
 from .material import OPTIMAL
 from .run import StudyResult
 from .schema import builtin_scenarios
 from .studies import kinds
+from .studies.forever import ForeverOutcome
 from .studies.plans import PlansOutcome
 
 _OWNER = ".scenario"
 """In a folder of results: the file whose results they are, as seen from there, or the name of what is built in."""
 
 _BUILT_IN = "the built-in"
+
+EXPLORER = "explorer.html"
 
 
 def summary(result: StudyResult) -> dict[str, Any]:
@@ -54,7 +59,24 @@ def summary(result: StudyResult) -> dict[str, Any]:
     }
 
 
-def report(result: StudyResult) -> Report:
+def explorer(result: StudyResult) -> Explorer | None:
+    """Of the plans and the region for ever that were found; none where there is neither."""
+    plans, forever = result.find(PlansOutcome), result.find(ForeverOutcome)
+    if plans is None and forever is None:
+        return None
+    judged = [] if plans is None else plans.plans
+    count = Counter(plan.name for plan in judged)
+    named = {p.name if count[p.name] == 1 else f"{p.name} (plan {k})": p for k, p in enumerate(judged, start=1)}
+    return explore(
+        {name: plan.certificates[OPTIMAL] for name, plan in named.items()},
+        region=None if forever is None else forever.region,
+        truths={name: plan.truth for name, plan in named.items() if plan.truth is not None},
+        title=result.scenario.title,
+        n_jobs=result.work.n_jobs,
+    )
+
+
+def report(result: StudyResult, *, has_explorer: bool = False) -> Report:
     """The plans, and the sections of everything else that was looked into."""
     material, plans = result.material, result.find(PlansOutcome)
     facts = {"seed": str(result.work.seed)}
@@ -78,6 +100,7 @@ def report(result: StudyResult) -> Report:
         n_held_out=material.n_held_out,
         n_left_out=material.n_left_out,
         doubt=material.doubt,
+        explorer=EXPLORER if has_explorer else "",
     )
 
 
@@ -91,7 +114,7 @@ def write_results(result: StudyResult, folder: Path) -> None:
         scratch.mkdir()
         _write(result, scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        for pattern in (pattern for kind in kinds() for pattern in kind.files):
+        for pattern in (EXPLORER, *(pattern for kind in kinds() for pattern in kind.files)):
             for old in folder.glob(pattern):
                 old.unlink()
         shutil.copytree(scratch, folder, dirs_exist_ok=True)
@@ -105,7 +128,10 @@ def _write(result: StudyResult, folder: Path) -> None:
         outcome.write(folder)
         for name, figure in outcome.figures().items():
             figures.save_figure(figure, folder, name)
-    report(result).write(folder / "report.html")
+    page = explorer(result)
+    if page is not None:
+        page.save(folder / EXPLORER)
+    report(result, has_explorer=page is not None).write(folder / "report.html")
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,17 @@ def resolved(module, name):
 GRAPH = {module: {used for used in imported(file) if used} for module, file in MODULES.items()}
 
 
+def test_one_file_alone_goes_through_the_front_door():
+    """`import rkhs_control` opens every room, later ones, too: only shortcuts like `certificate.explore()` may."""
+    through = {
+        module
+        for module, file in MODULES.items()
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Import) and any(alias.name == "rkhs_control" for alias in node.names)
+    }
+    assert through == {"certificates.shortcuts"}
+
+
 def test_the_import_test_sees_every_depth_and_types():
     assert "data.sets" in GRAPH["models.cstr"]
     assert "data.frames" in GRAPH["data.trajectories"], "an import within a function"

@@ -24,6 +24,7 @@ from ..prediction.tube import Tube
 from .causes import Cause, causes_of
 from .format import CertificateFile
 from .margins import box_margins, constraint_names, input_violation
+from .shortcuts import Shown, explore
 
 LARGEST_FACTOR = 16.0
 """Margins beyond this are not told apart: the longer a path, the more it takes, and the answer is the same."""
@@ -284,6 +285,10 @@ class Certificate:
         from .proof import certificate_file
 
         return certificate_file(self, data_file, seed)
+
+    def explore(self, title: str = "One plan") -> Shown:
+        """A page in which limits can be moved and the verdict follows, for notebooks and to `save`: `rc.explore`."""
+        return explore(self, title)
 
     def __repr__(self) -> str:
         """The verdict, and what it is about, in a few lines."""

@@ -23,6 +23,7 @@ from ..data.sets import Box
 from ..errors import InputError
 from ..prediction.predictor import MultiStepPredictor
 from ..prediction.tube import Tube
+from .shortcuts import Shown, explore
 
 _AT_ONCE = 20_000_000
 """So many comparisons of points and cells are made at once."""
@@ -145,6 +146,10 @@ class InvariantRegion:
                 f"the region serves measurements that are off by {self.initial_state_noise.tolist()}, and those of the "
                 f"loop may be off by {noise.tolist()}: find one with that initial_state_noise"
             )
+
+    def explore(self, title: str = "A region for ever") -> Shown:
+        """A page that shows the plan of every cell, for notebooks and to `save`: `rc.explore`."""
+        return explore(self, title)
 
     def save(self, file: str | Path, *, data_file: str | Path | None = None, seed: int | None = None) -> None:
         """Write a self-contained proof, which `verify` checks without trusting anything here.

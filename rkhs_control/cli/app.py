@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from .. import __version__
 from ..errors import InputError, RkhsControlError, RowOrderWarning
 from .doctor import doctor, show_doubts
+from .explore import explore
 from .first import example, list_scenarios
 from .options import ALL_CORES, Cluster, Fresh, Jobs, Set, parsed, workers
 
@@ -198,6 +199,7 @@ def verify(
     raise typer.Exit(check([*recordings, *limit, spread, *(["--quiet"] if quiet else []), "--", str(certificate)]))
 
 
+app.command()(explore)
 app.command()(example)
 
 

@@ -74,6 +74,8 @@ class Report:
     """Windows that did neither: they share samples with those held out."""
     doubt: str = ""
     """What makes an assumption doubtful, if anything."""
+    explorer: str = ""
+    """Where the explorer is, as seen from the folder of the report, if there is one."""
     date: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __post_init__(self) -> None:
@@ -116,6 +118,7 @@ class Report:
             footer=f"Written by rkhs_control {__version__}, {self._when}.",
             date=self._when,
             symbols=symbols_in([*predictor.runs.state_names, *predictor.runs.input_names]),
+            explorer=self.explorer,
         )
 
     @property

@@ -158,23 +158,30 @@ class Page:
     date: str = ""
     symbols: Sequence[str] = ()
     """Names like c_A, whose last part is set as an index."""
+    explorer: str = ""
+    """The file beside this one in which limits can be moved, if there is one."""
 
     def html(self) -> str:
         """One file, with styles and figures inside."""
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup
-
-        environment = Environment(
-            loader=PackageLoader("rkhs_control.reporting"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            finalize=lambda value: printable(value) if type(value) is str else value,  # not what is escaped already
-        )
-        environment.filters["typeset"] = lambda text: Markup(marked_up(text, self.symbols))
-        return environment.get_template("report.html.j2").render(page=self)
+        return rendered("report.html.j2", self.symbols, page=self)
 
     def write(self, file: str | Path) -> None:
         """`html` to a file, in UTF-8."""
         Path(file).write_text(self.html(), encoding="utf-8")
+
+
+def rendered(template: str, symbols: Sequence[str] = (), **values: Any) -> str:
+    """A template with these values in it, escaped; names among `symbols` can be set with an index."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("rkhs_control.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,  # not what is escaped already
+    )
+    environment.filters["typeset"] = lambda text: Markup(marked_up(text, symbols))
+    return environment.get_template(template).render(**values)

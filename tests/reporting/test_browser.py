@@ -71,6 +71,16 @@ def test_a_browser_shows_it_without_errors_and_without_the_network(study, browse
     assert "Data cannot confirm these bounds" in text
 
 
+def test_an_explorer_beside_it_says_the_same(study, browser):
+    assert {"href": "explorer.html"} in Reader((study / "report.html").read_text(encoding="utf-8")).all("a")
+    dom, console, requests = browser(study / "explorer.html")
+    assert console == []
+    assert requests == []
+    said = re.search(r'<p id="verdict">(.*?)</p><p id="finding">(.*?)</p>', dom).groups()
+    summary = json.loads((study / "summary.json").read_text())
+    assert summary["plans"][0]["methods"]["optimal"]["explanation"].startswith(": ".join(said))
+
+
 def test_a_browser_notices_what_a_report_must_not_do(browser, study, tmp_path):
     """So that the test above can fail; and a report forbids it, whatever got into it."""
     stranger = '<img src="http://127.0.0.1:9/x.png"><script>console.log("here")</script>'

@@ -103,7 +103,7 @@ def test_a_report_needs_nothing_but_itself(study):
     assert "@import" not in html
     assert not reader.all("script")
     for address in addresses(reader):
-        assert address.startswith(("data:", "#"))
+        assert address.startswith(("data:", "#")) or address == "explorer.html"
     assert len(html) < 2_000_000
 
 
@@ -124,7 +124,7 @@ def test_headings_are_in_order_and_the_language_is_said(study):
     assert headings[0] == "h1"
     assert set(headings[1:]) == {"h2"}
     targets = {a["id"] for _, a in reader.tags if "id" in a}
-    assert {a["href"].removeprefix("#") for a in reader.all("a")} <= targets
+    assert {a["href"].removeprefix("#") for a in reader.all("a")} <= targets | {"explorer.html"}
 
 
 def test_commands_in_the_report_check_what_it_reports(study):
