@@ -14,6 +14,26 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.md"))
 CELLS = {"python", "{code-cell} ipython3"}
 NOT_CODE = {"toml", "json", "text", "console", "{toctree}"}
+COUNTED = r"(?:one|two|three|box(?:es)?|bounds?|intervals?|plans?|rows?|corners?|witness(?:es)?)"
+AWKWARD = {
+    rf"{COUNTED} an? (?:state|step|plan|row|run|query|sample|cell|second|loop)": "per state, per step, ...",
+    r"regions? of trust": "trust region",
+    r"rounded (?:down|up)wards": "rounded down, rounded up",
+    r"(?:semi)?variogrammes?": "semivariogram",
+    r"working points?": "operating point",
+    r"whoever": "anyone who, if you",
+    r"nobody (?:is|has) told": "there is no message",
+    r"one's own": "your own",
+    r"lack(?:s|ing)? least": "comes closest",
+    r"give or take": "plus or minus",
+    r"what comes back": "what it returns",
+    r"at more leisure": "in more detail",
+    r"without a word": "silently",
+    r"grow(?:s|ing)? without end": "grow without limit",
+    r"is no matter of": "does not depend on",
+    r"mend(?:s|ed|ing)?": "repair, correct",
+}
+"""Phrases that are grammatical but that no native speaker would write, and what to write instead."""
 
 
 def blocks(page):
@@ -21,6 +41,12 @@ def blocks(page):
     fences = re.findall(r"^ *```(.*)$", page.read_text(), flags=re.MULTILINE)
     assert len(fences) % 2 == 0, f"{page.name} has a block without an end"
     return fences[::2]
+
+
+def prose(page):
+    """The text of a page on one line, without code and formulas."""
+    text = re.sub(r"^ *```.*?^ *```$|^ {4}.*?$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return " ".join(re.sub(r"`[^`]*`|\$[^$]*\$", "...", text).split())
 
 
 def remote_resources(html):
@@ -67,6 +93,14 @@ def test_no_python_hides_in_a_block_that_is_not_executed():
         assert set(blocks(page)) <= {"python", *NOT_CODE}, page.name
     for page in NOTEBOOKS:
         assert set(blocks(page)) == {"{code-cell} ipython3"}, page.name
+
+
+def test_documentation_reads_as_plain_english():
+    for page in [ROOT / "README.md", *PAGES]:
+        text = prose(page)
+        for awkward, better in AWKWARD.items():
+            found = re.search(rf"\b{awkward}\b", text, flags=re.IGNORECASE)
+            assert not found, f"{page.name} says {found[0]!r}; plain English: {better}"
 
 
 def test_every_page_is_named_on_the_first_one():
