@@ -170,6 +170,7 @@ class OptimalEnvelope(Envelope):
         best, best_norm, attained = UpperBound(math.inf, math.inf), math.inf, []
         for end in self._worst_cases(side, query, previous):
             attained.append(end)
+            gap = best.gap
             for found in self._candidates(end, functional):
                 witness = found.on_known_ends(side.lower, side.upper)
                 value, norm = self._evaluated(witness, side, functional)
@@ -180,6 +181,8 @@ class OptimalEnvelope(Envelope):
                 break
             if end.status == walk.RAY and best.gap <= 1e-6 * largest:
                 break  # next to a datum, doubles do not tell more
+            if end.status == walk.NORM_REACHED and gap <= best.gap and not self.gram.is_dense:
+                break  # safer matrices are further off, and make ever more of the many data active
         return best, end
 
     def _worst_cases(self, side: Side, query: _Query, previous: _WorstCase | None) -> Iterator[_WorstCase]:
