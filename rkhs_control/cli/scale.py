@@ -23,6 +23,7 @@ from ..engine.witness import Witness
 from ..envelopes.base import Side
 from ..envelopes.optimal import OptimalEnvelope
 from ..errors import InputError
+from ..parallel import end_workers
 from ..reporting.figures import panels_of, save_figure
 from ..reporting.palette import BLUE, GREY, ORANGE
 from ..scenarios.material import Work
@@ -164,6 +165,8 @@ def measure(case: Case) -> ScalePoint:
         envelope.bounds(problem.queries, case.n_jobs)  # starts the workers
     band = envelope.bounds(problem.queries, case.n_jobs)
     call_s = quickest(lambda: envelope.bounds(problem.queries, case.n_jobs))
+    if case.n_jobs > 1:
+        end_workers()
     pairs = list(zip(problem.queries, band.witnesses, strict=True))[: max(1, _FLOORS // 2)]
     floors = [floor_s(envelope, x, side, witness) for x, pair in pairs for side, witness in _proofs(envelope, pair)]
     active = mean_active(band) or 0.0

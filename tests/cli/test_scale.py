@@ -2,6 +2,7 @@
 
 import json
 import math
+import multiprocessing
 
 import numpy as np
 import pytest
@@ -64,6 +65,12 @@ def test_points_come_from_fresh_processes_and_are_drawn():
     figure = scale.scale_figure(points)
     labels = [text.get_text() for ax in figure.axes if ax.get_legend() for text in ax.get_legend().get_texts()]
     assert f"a bound, slope {fit.bound:.2f}" in labels
+
+
+def test_workers_are_gone_when_their_measurement_is_done():
+    points = scale.run(Work(1, 2), TINY, [scale.WORKERS])
+    assert [point.n_jobs for point in points] == [1, 2]
+    assert not multiprocessing.active_children()
 
 
 def test_command_keeps_numbers_and_a_figure(tmp_path, capsys):
