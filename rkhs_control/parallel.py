@@ -85,15 +85,20 @@ def share_search_path(folders: list[str], *, are_new: bool) -> None:
 
     Processes that wait for work go, so that new ones start with the path as it is now; those of a cluster are told.
     """
-    from joblib.externals.loky import get_reusable_executor
-
     client = _cluster_client()
     if client is not None:
         from .cluster import add_search_path
 
         add_search_path(client, folders)
     elif are_new:
-        get_reusable_executor().shutdown(wait=True)
+        end_workers()
+
+
+def end_workers() -> None:
+    """Let processes go that wait for work; they stay for minutes, and whoever started them cannot end before them."""
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor().shutdown(wait=True)
 
 
 def _cluster_client(n_jobs: int | None = None) -> Any | None:

@@ -34,9 +34,11 @@ def _furthest_up(normals: FloatArray, lower: FloatArray, upper: FloatArray) -> F
 
 def input_violation(plan: FloatArray, limits: PlacedLimits, names: tuple[str, ...]) -> str | None:
     """The first input, or change of one, outside its limits; changes are exact."""
-    exact = [[Fraction(u) for u in row] for row in plan.tolist()]
-    changes = [[b - a for a, b in zip(*pair, strict=True)] for pair in pairwise(exact)]
-    for what, rows, box in (("", exact, limits.inputs), ("change of ", changes, limits.rates)):
+    inputs, changes = plan.tolist(), []
+    if limits.rates is not None:
+        exact = [[Fraction(u) for u in row] for row in inputs]
+        changes = [[b - a for a, b in zip(*pair, strict=True)] for pair in pairwise(exact)]
+    for what, rows, box in (("", inputs, limits.inputs), ("change of ", changes, limits.rates)):
         if box is None:
             continue
         ends = list(zip(names, box.lower.tolist(), box.upper.tolist(), strict=True))

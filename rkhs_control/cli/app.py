@@ -273,6 +273,29 @@ def bench_leaderboard(
     _keep([asdict(entry) for entry in entries], json_file, screen)
 
 
+@bench_app.command("scale")
+def bench_scale(
+    largest: Annotated[int, typer.Option("--largest", min=50, help="Samples to go up to.")] = 100_000,
+    axis: Annotated[
+        list[str] | None, typer.Option("--axis", help="This axis alone, such as samples. Repeatable.")
+    ] = None,
+    jobs: Jobs = ALL_CORES,
+    out: Out = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure how time and memory grow with samples, dimensions, active points, queries and workers.
+
+    Beside each time stands its floor: one kernel row and the closed form on the active set. Takes two to five minutes;
+    less with --largest 5000.
+    """
+    from ..scenarios.results import ResultFolder
+    from .scale import show_scale
+
+    _require_folder(json_file)
+    screen = Console()
+    _keep(show_scale(largest, axis, jobs, ResultFolder.of("scale", out).folder, screen), json_file, screen)
+
+
 @bench_app.command("soundness")
 def bench_soundness(
     context: typer.Context,

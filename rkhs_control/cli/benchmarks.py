@@ -90,12 +90,12 @@ def random_design(n: int = 800, n_queries: int = 20) -> BenchProblem:
     return _known_function("random design, 10-D", rng, X, queries=queries, lengthscale=1.5, norm=3.0)
 
 
-def large(n: int, n_dims: int = 3, n_queries: int = 5) -> BenchProblem:
+def large(n: int, n_dims: int = 3, n_queries: int = 5, lengthscale: float | None = None) -> BenchProblem:
     """Inputs all over a cube in three dimensions, or more, with noise that limits what many samples can tell."""
     rng = np.random.default_rng(4)
     X, queries = rng.uniform(-1.0, 1.0, (n, n_dims)), rng.uniform(-1.0, 1.0, (n_queries, n_dims))
-    name, lengthscale = f"large, {n_dims}-D", 0.5 if n_dims <= 3 else 1.5
-    return _known_function(name, rng, X, queries=queries, lengthscale=lengthscale, norm=5.0, noise_bound=0.3)
+    name, default = f"large, {n_dims}-D", 0.5 if n_dims <= 3 else 1.5
+    return _known_function(name, rng, X, queries=queries, lengthscale=lengthscale or default, norm=5.0, noise_bound=0.3)
 
 
 def _known_function(
@@ -253,13 +253,14 @@ def _measure(problem: BenchProblem, method: str, queries: FloatArray, n_shared: 
         bound_s=timing.bound_s,
         conic_ratio=None,
         largest_relative_gap=float(np.nanmax(band.relative_gap)) if has_gap else None,
-        mean_active=_mean_active(band),
+        mean_active=mean_active(band),
         mean_width=float(band.width[:n_shared].mean()),
         peak_memory_mb=None,
     )
 
 
-def _mean_active(band: Band) -> float | None:
+def mean_active(band: Band) -> float | None:
+    """How many data a bound rests on, on average; None where a method does not say."""
     sizes = [len(w.indices) for pair in band.witnesses for w in pair if w is not None]
     return float(np.mean(sizes)) if sizes else None
 
@@ -273,10 +274,10 @@ def _in_fresh_process(n: int, n_dims: int) -> Measurement:
 def _measure_large(n: int, n_dims: int) -> Measurement:
     problem = large(n, n_dims)
     measurement = _measure(problem, "path", problem.queries, n_shared=len(problem.queries))
-    return Measurement(**{**asdict(measurement), "peak_memory_mb": _peak_memory_mb()})
+    return Measurement(**{**asdict(measurement), "peak_memory_mb": peak_memory_mb()})
 
 
-def _peak_memory_mb() -> float:
+def peak_memory_mb() -> float:
     """Of this process alone: what `getrusage` says on Linux begins with its parent's."""
     status = Path("/proc/self/status")
     if status.exists():

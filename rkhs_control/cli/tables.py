@@ -134,6 +134,37 @@ def bench_table(measurements: list[dict[str, Any]]) -> Table:
     return table
 
 
+def scale_table(points: list[dict[str, Any]], slopes: list[dict[str, Any]]) -> Table:
+    """A row per measurement; the last of an axis has the slopes."""
+    table = Table(
+        "against",
+        "",
+        "set-up",
+        "per bound",
+        "floor",
+        "active",
+        "gap",
+        "memory",
+        caption="floor: a kernel row and the closed form on the active set; gap: the largest, relative; slope: the "
+        "exponent of the power law that fits best",
+        **_COMPACT,
+    )
+    for fit in slopes:
+        for p in [p for p in points if p["axis"] == fit["axis"]]:
+            table.add_row(
+                p["axis"],
+                f"{p['value']:,.0f}",
+                seconds_text(p["setup_s"]),
+                seconds_text(p["bound_s"]),
+                seconds_text(p["floor_s"]),
+                f"{p['mean_active']:.0f}",
+                f"{p['largest_relative_gap']:.0e}",
+                f"{p['peak_memory_mb']:.0f} MB",
+            )
+        table.add_row("", "slope", "", f"{fit['bound']:.2f}", f"{fit['floor']:.2f}", end_section=True)
+    return table
+
+
 def plans_table(rows: list[dict[str, Any]]) -> Table:
     """Certifying plans, a row per method."""
     table = Table("method", "samples", "one plan", "per bound", "plans per second", "faster than conic, per bound")

@@ -44,7 +44,8 @@ class Columns:
         for row in rows:
             if row in self._place:
                 self._place[row] = self._place.pop(row)
-        others = iter([row for row in self._place if row not in set(rows)])
+        wanted = set(rows)
+        others = iter([row for row in self._place if row not in wanted])
         for row in rows:
             if row in self._place:
                 continue

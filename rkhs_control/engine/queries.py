@@ -95,15 +95,20 @@ class QueryEnd(NamedTuple):
 
 def neighbours_in_turn(kernel: Kernel, points: FloatArray) -> IndexArray:
     """An order in which every point is followed by the nearest of those that are left."""
-    order, fall = np.zeros(len(points), dtype=np.int64), kernel.fall(points, points)
+    order = np.zeros(len(points), dtype=np.int64)
+    if len(points) <= 1:
+        return order
+    fall = kernel.fall(points, points)
     for k in range(1, len(points)):
         fall[:, order[k - 1]] = np.inf
         order[k] = fall[order[k - 1]].argmin()
     return order
 
 
-def follow_queries(gram: Gram, start: Start, queries: PointFunctionals, norm_bound: float) -> list[QueryEnd | None]:
-    """The ends of the paths of all queries, as far as they end at the norm bound."""
+def follow_queries(
+    gram: Gram, start: Start, queries: PointFunctionals, norm_bound: float, space: Workspace
+) -> list[QueryEnd | None]:
+    """The ends of the paths of all queries, as far as they end at the norm bound; `space` is for as many data."""
     m, size = len(queries.coefficients), len(start.lower)
     numbers, counts = np.empty((m, 9)), np.empty(m, dtype=np.int64)
     indices, weights = np.empty((m, size), dtype=np.int64), np.empty((m, size))
@@ -116,7 +121,7 @@ def follow_queries(gram: Gram, start: Start, queries: PointFunctionals, norm_bou
         within_range(gram.kernel.variance, "the variance of a kernel"),
         gram.nugget,
         relative_error(gram.kernel, gram.X.shape[1]),
-        Workspace.of(size),
+        space,
         numbers,
         counts,
         indices,

@@ -120,12 +120,13 @@ class OptimalEnvelope(Envelope):
             functionals = [Points(*pair) for pair in zip(points, coefficients, strict=True)]
             return [self._one_by_one(side, functionals) for side in sides]
         bounds: list[dict[int, UpperBound]] = [{} for _ in sides]
+        space = path.Workspace.of(len(self.data))
         for first in range(0, len(points), _AT_ONCE):
             some = first + neighbours_in_turn(self.kernel, points[first : first + _AT_ONCE, 0])
             queries = PointFunctionals.of(self.kernel, self.data.X, points[some], coefficients[some])
             for found, side in zip(bounds, sides, strict=True):
                 start = self._side_starts[0 if side.is_mirrored else 1]
-                ends = follow_queries(self.gram, start, queries, self.radius)
+                ends = follow_queries(self.gram, start, queries, self.radius, space)
                 for q, end in zip(some.tolist(), ends, strict=True):
                     bound = None if end is None else self._tight_bound(side, end, points[q], coefficients[q])
                     found[q] = bound or self._one_by_one(side, [Points(points[q], coefficients[q])])[0]
@@ -135,15 +136,13 @@ class OptimalEnvelope(Envelope):
         self, side: Side, end: QueryEnd, points: FloatArray, coefficients: FloatArray
     ) -> UpperBound | None:
         """What the end of a path proves, with more digits where that shows; none where the gap is not small."""
-        value, norm = end.value, end.norm
-        if is_rough(value, norm, end.error, self.radius):
+        value, norm, radius = end.value, end.norm, self.radius
+        if is_rough(value, norm, end.error, radius):
             functional, square = Points(points, coefficients), Square(end.square, end.error)
-            value, norm = end.witness.refined_value(
-                functional, self.gram, side.lower, side.upper, self.radius, square=square
-            )
-        slack = end.violation * end.steepest + max(0.0, end.tau * norm - self.radius) * norm
+            value, norm = end.witness.refined_value(functional, self.gram, side.lower, side.upper, radius, square)
+        slack = end.violation * end.steepest + max(0.0, end.tau * norm - radius) * norm
         gap = max(0.0, value - end.attained) + slack
-        is_tight = gap <= SMALL_GAP * max(abs(value), 1e-3 * self.radius * math.sqrt(end.norm2))
+        is_tight = gap <= SMALL_GAP * max(abs(value), 1e-3 * radius * math.sqrt(end.norm2))
         return UpperBound(value, gap, end.witness) if is_tight else None
 
     def _one_by_one(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
@@ -171,6 +170,7 @@ class OptimalEnvelope(Envelope):
         best, best_norm, attained = UpperBound(math.inf, math.inf), math.inf, []
         for end in self._worst_cases(side, query, previous):
             attained.append(end)
+            gap = best.gap
             for found in self._candidates(end, functional):
                 witness = found.on_known_ends(side.lower, side.upper)
                 value, norm = self._evaluated(witness, side, functional)
@@ -181,6 +181,8 @@ class OptimalEnvelope(Envelope):
                 break
             if end.status == walk.RAY and best.gap <= 1e-6 * largest:
                 break  # next to a datum, doubles do not tell more
+            if end.status == walk.NORM_REACHED and gap <= best.gap and not self.gram.is_dense:
+                break  # safer matrices are further off, and make ever more of the many data active
         return best, end
 
     def _worst_cases(self, side: Side, query: _Query, previous: _WorstCase | None) -> Iterator[_WorstCase]:

@@ -6,6 +6,7 @@ from problems import random_problem
 
 import rkhs_control as rc
 from rkhs_control.engine.functionals import Points
+from rkhs_control.engine.path import Workspace
 from rkhs_control.engine.queries import PointFunctionals, follow_queries, neighbours_in_turn
 
 
@@ -27,8 +28,9 @@ def test_compiled_values_are_those_of_their_witnesses(nugget, n_points):
         points = np.stack([queries[k : k - n_points or None] for k in range(n_points)], axis=1)
         coefficients = np.tile([1.0, -1.0][:n_points], (len(points), 1))
         functionals = PointFunctionals.of(envelope.kernel, envelope.data.X, points, coefficients)
+        space = Workspace.of(len(envelope.data))
         for side, start in zip(envelope.sides, envelope._side_starts, strict=True):
-            ends = follow_queries(envelope.gram, start, functionals, envelope.radius)
+            ends = follow_queries(envelope.gram, start, functionals, envelope.radius, space)
             for end, own, c in zip(ends, points, coefficients, strict=True):
                 if end is None:
                     continue

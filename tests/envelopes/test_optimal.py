@@ -217,3 +217,23 @@ def test_nowhere_differentiable_kernels_have_no_sensitivities(rng):
     data, _, norm_bound = well_posed(rng)
     with pytest.raises(rc.InputError, match="Matern12 need not be differentiable"):
         rc.OptimalEnvelope(data, rc.Matern12(1.0), 100 * norm_bound).derivative_bounds([[0.0, 0.0]])
+
+
+def test_many_data_are_not_followed_along_ever_safer_matrices_that_do_not_help(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 2.0, (2200, 2))
+    data = rc.Observations(X, 0.6 * X[:, 0] + 0.3 * np.sin(X[:, 1]) + rng.uniform(-0.05, 0.05, len(X)), 0.06)
+    envelope = rc.OptimalEnvelope(data, rc.SquaredExponential(20.0), 2000.0)  # rounding hides what is so smooth
+    ends = []
+    follow = rc.OptimalEnvelope._worst_case
+
+    def counted(self, *arguments):
+        ends.append(follow(self, *arguments))
+        return ends[-1]
+
+    monkeypatch.setattr(rc.OptimalEnvelope, "_worst_case", counted)
+    query = np.array([[1.1, 0.7]])
+    band = envelope.bounds(query)
+    assert max(len(end.active.order) for end in ends) < 500
+    truth = 0.6 * query[0, 0] + 0.3 * np.sin(query[0, 1])
+    assert band.lower[0] <= truth <= band.upper[0]
