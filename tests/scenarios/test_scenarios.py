@@ -116,7 +116,7 @@ def test_an_unknown_state_makes_closed_loops_and_designs_more_careful():
     small = {"plant.horizon": 2, "plant.exploration_runs": 100, "plant.runs": [6, 6], "closed_loop.runs": 4}
     counts = []
     for noise in (0.0, 0.1):
-        changes = {**small, "closed_loop.steps": 5, "initial_state_noise": noise}
+        changes = {**small, "closed_loop.steps": 5, "closed_loop.region": [], "initial_state_noise": noise}
         scenario, folder = load_scenario("cstr_closed_loop", changes)
         result = run_study(scenario, folder, Work(scenario.seed))
         assert not result.is_contradicted
@@ -132,6 +132,7 @@ def test_closed_loops_keep_what_was_certified(run, tmp_path):
         "plant.runs": "[6, 6]",
         "closed_loop.runs": 4,
         "closed_loop.steps": 5,
+        "closed_loop.region": "[]",
     }
     changes = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]
     code, text = run("run", "cstr_closed_loop", "--jobs", "1", *changes)
@@ -158,8 +159,8 @@ def test_builtin_scenarios_say_what_they_do():
         "quadruple_tank",
         "tank",
         "tclab",
+        "three_tanks_forever",
     }
-    names |= {"three_tanks_forever"}
     assert set(builtin_scenarios()) == names
     for name in builtin_scenarios():
         scenario, _ = load_scenario(name)
