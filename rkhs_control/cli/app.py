@@ -19,6 +19,7 @@ from ..errors import InputError, RkhsControlError, RowOrderWarning
 from .doctor import doctor, show_doubts
 from .first import example, list_scenarios
 from .options import ALL_CORES, Cluster, Fresh, Jobs, Set, parsed, workers
+from .peers import bench_peers
 
 
 class _Commands(TyperGroup):
@@ -269,6 +270,9 @@ def bench_leaderboard(
     save_figure(leaderboard.leaderboard_figure(entries), folder, "leaderboard")
     screen.print(f"the figure is in {folder}")
     _keep([asdict(entry) for entry in entries], json_file, screen)
+
+
+bench_app.command("peers")(bench_peers)
 
 
 @bench_app.command("soundness")
