@@ -51,6 +51,7 @@ def bench_peers(
     code 1 if a verdict of ours is wrong.
     """
     from ..errors import InputError
+    from ..peers import neighbours
     from ..peers.bench import Size, run
     from ..reporting.figures import save_figure
     from ..scenarios.material import Work
@@ -65,16 +66,20 @@ def bench_peers(
     with progress_bars(screen) as announce:
         work = Work(seed, jobs, announce)
         scores = [asdict(score) for score in run(work, Size(plans, min(conic, plans), loops, steps))]
+        published = [asdict(row) for row in neighbours.run(work)]
     seconds = time.perf_counter() - began
     screen.print(peers_table(scores))
     for note in _NOTES:
         screen.print(note, highlight=False, soft_wrap=True)
     screen.print(better_table(scores))
+    screen.print(neighbours_table(published))
+    for setting in dict.fromkeys(row["setting"] for row in published):
+        screen.print(f"printed, {setting}: {neighbours.PRINTED[setting]}", highlight=False, soft_wrap=True)
     folder.mkdir(parents=True, exist_ok=True)
     save_figure(peers_figure(scores), folder, "peers")
     screen.print(f"took {seconds:.0f} s; the figure is in {folder}")
     if json_file is not None:
-        kept = {"seed": seed, "seconds": seconds, "timings": work.timings, "scores": scores}
+        kept = {"seed": seed, "seconds": seconds, "timings": work.timings, "scores": scores, "published": published}
         json_file.write_text(json.dumps(kept, indent=2) + "\n")
         screen.print(f"kept in {json_file}")
     raise typer.Exit(1 if any(score["n_wrong"] for score in scores if is_ours(score)) else 0)
@@ -133,6 +138,26 @@ def better_table(scores: list[dict[str, Any]]) -> Table:
     table = Table("method", "is better at", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for score in scores:
         table.add_row(escape(score["name"]), escape(score["better_at"]))
+    return table
+
+
+def neighbours_table(rows: list[dict[str, Any]]) -> Table:
+    """A row per method and published setting; half-widths by step, the states of a step beside each other."""
+    table = Table(
+        "setting",
+        "method",
+        Column("samples", no_wrap=True),
+        Column("coverage", justify="right", no_wrap=True),
+        Column("half-width by step", no_wrap=True),
+        Column("ms", justify="right", no_wrap=True),
+        title="The settings of two published neighbours",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for row in rows:
+        steps = ("  ".join(f"{width:.4f}" for width in step) for step in row["half_widths"])
+        cells = row["setting"], row["method"], row["n_samples"], share_text(row["coverage"]), "\n".join(steps)
+        table.add_row(*(escape(cell) for cell in cells), f"{row['milliseconds']:,.1f}")
     return table
 
 

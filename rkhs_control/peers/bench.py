@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..control.certainty_equivalent import QuadraticCost
-from ..data.arrays import FloatArray
+from ..data.arrays import IndexArray
 from ..models.cstr import CSTR
 from ..scenarios.material import AFFINE_PRIOR, OPTIMAL, Material, Source, Work, gather, plan_from
 from ..scenarios.schema import load_scenario
@@ -67,9 +67,7 @@ def _asked(material: Material, size: Size, work: Work) -> tuple[Questions, Track
     x0 = work.rng.uniform(limits.lower, limits.upper, (max(size.n_plans, size.n_loops), limits.n_dims))
     inputs = np.array([plan.inputs for plan in plan_from(control, x0[: size.n_plans], "plans to judge", work)])
     questions = Questions(x0[: size.n_plans], inputs, plant.simulate(x0[: size.n_plans], inputs)[:, 1:], limits)
-    track = Track(
-        plant, control, limits, _cost(material).input_reference, x0[: size.n_loops], size.n_steps, work.n_jobs
-    )
+    track = Track(plant, control, limits, _cost(material).input_reference, x0[: size.n_loops], size.n_steps)
     return questions, track
 
 
@@ -116,6 +114,6 @@ def _cost(material: Material) -> QuadraticCost:
     return cost
 
 
-def _shuffled(n: int, seed: int) -> FloatArray:
+def _shuffled(n: int, seed: int) -> IndexArray:
     """A random order of the runs, which are on a grid: halves and quarters of them are then alike."""
     return np.random.default_rng(seed).permutation(n)

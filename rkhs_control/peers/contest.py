@@ -32,8 +32,7 @@ class Questions:
     @property
     def is_safe(self) -> Flags:
         """Whether the plan truly keeps the limits, by plan."""
-        safe: Flags = self.limits.contains(self.truth).all(axis=1)
-        return safe
+        return np.asarray(self.limits.contains(self.truth).all(axis=1))
 
     def first(self, n: int) -> Questions:
         """The first `n` of the plans."""
@@ -74,7 +73,7 @@ def verdicts(lower: FloatArray, upper: FloatArray, limits: Box) -> tuple[Flags, 
     """Which plans are certified (all boxes inside the limits), and which refuted (some interval wholly outside)."""
     certified = ((lower >= limits.lower) & (upper <= limits.upper)).all(axis=(1, 2))
     refuted = ((upper < limits.lower) | (lower > limits.upper)).any(axis=(1, 2))
-    return certified, refuted
+    return np.asarray(certified), np.asarray(refuted)
 
 
 def judge(peer: Bounds, questions: Questions) -> Score:

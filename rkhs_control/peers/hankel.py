@@ -85,7 +85,8 @@ def _decision(controller: Any) -> FloatArray | None:
     """None where its solver fails; the last input is then held."""
     import cvxpy as cp
 
-    with warnings.catch_warnings(record=True):  # cvxpy's on slow parameters would pass a filter
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # cvxpy's, on slow parameters and inaccurate solutions
         try:
             controller.update_and_solve_data_driven_mpc()
         except (cp.SolverError, ValueError):
@@ -101,21 +102,23 @@ def _controller(peer: HankelController, inputs: FloatArray, outputs: FloatArray)
     alpha, slack = peer.weights
     unit = np.tile([-1.0, 1.0], (n_inputs, 1))
     D, half_u = np.diag(half_x), np.diag(peer.limits.inputs.around()[1])
-    return package.NonlinearDataDrivenMPCController(
-        n=ORDER,
-        m=n_inputs,
-        p=n_outputs,
-        u=inputs,
-        y=outputs,
-        L=horizon,
-        Q=np.kron(np.eye(horizon + ORDER + 1), D @ cost.state_weight @ D),
-        R=np.kron(np.eye(horizon + ORDER + 1), half_u @ cost.input_weight @ half_u),
-        S=D @ cost.terminal_weight @ D,
-        y_r=((cost.state_reference - middle_x) / half_x).reshape(-1, 1),
-        lamb_alpha=alpha,
-        lamb_sigma=slack,
-        U=unit,
-        Us=0.99 * unit,
-        alpha_reg_type=package.AlphaRegType.PREVIOUS,
-        update_cost_threshold=1e-5,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it solves its first programme when it is built
+        return package.NonlinearDataDrivenMPCController(
+            n=ORDER,
+            m=n_inputs,
+            p=n_outputs,
+            u=inputs,
+            y=outputs,
+            L=horizon,
+            Q=np.kron(np.eye(horizon + ORDER + 1), D @ cost.state_weight @ D),
+            R=np.kron(np.eye(horizon + ORDER + 1), half_u @ cost.input_weight @ half_u),
+            S=D @ cost.terminal_weight @ D,
+            y_r=((cost.state_reference - middle_x) / half_x).reshape(-1, 1),
+            lamb_alpha=alpha,
+            lamb_sigma=slack,
+            U=unit,
+            Us=0.99 * unit,
+            alpha_reg_type=package.AlphaRegType.PREVIOUS,
+            update_cost_threshold=1e-5,
+        )
