@@ -20,12 +20,12 @@ _NOTES = (
     "coverage: share of the intervals, one per state and step, that hold the true value; a promise about measurements "
     "counts as kept if the true value is inside",
     "half-width: mean over all plans and steps, by state (c_A, c_B)",
-    "decided: plans called safe (all boxes in the limits) and unsafe (some interval wholly outside); wrong: the plant "
-    "does the opposite",
-    "ms: a plan asked alone, or a decision of a controller; the median",
-    "violations: true states outside the limits in closed loop. At every step the controller plans from the true "
-    "state; a plan that the method calls safe is followed, else the last one that was, and after its end the reference "
-    "input. Controllers of their own decide themselves",
+    "decided: each plan has limits within 0.05 mol/l of what the true plant reaches, and about half violate theirs. "
+    "Safe: all boxes inside the limits; unsafe: some interval wholly outside; wrong: the plant does the opposite",
+    "ms: of one processor, for a plan asked alone or a decision of a controller; the median",
+    "violations: true states outside the limits (c_A up to 2.2 mol/l) in closed loop, under a controller that wants "
+    "more. At every step it plans from the true state; a plan that the method calls safe is followed, else the last "
+    "one that was, and after its end an input is held that settles inside. Controllers of their own have the same wish",
 )
 
 

@@ -44,7 +44,7 @@ class Loop:
     """`(n_steps, n_states)`, the true ones."""
     n_failed: int
     step_s: float
-    """Seconds that a decision took, the median."""
+    """Seconds of a processor that a decision took, the median."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,10 @@ import numpy as np
 
 from ..control.certainty_equivalent import QuadraticCost
 from ..data.arrays import IndexArray
+from ..data.sets import Box
 from ..models.cstr import CSTR
 from ..scenarios.material import AFFINE_PRIOR, OPTIMAL, Material, Source, Work, gather, plan_from
-from ..scenarios.schema import load_scenario
+from ..scenarios.schema import BoxLimits, load_scenario
 from . import hankel, multi_stage, ours
 from .base import Bounds, Controller, require_extra
 from .conformal import conformal_bounds
@@ -20,6 +21,10 @@ from .gaussian import gaussian_bounds, learn
 from .set_membership import lipschitz_bounds
 
 SCENARIO = "cstr"
+MARGIN = 0.05
+"""Plans are judged by limits that lie this near to what the true plant reaches: half of them violate theirs."""
+TIGHT_LIMIT = 2.2
+"""Of `c_A` in the loops, mol/l. The controller wants more; held at the reference input, the plant settles at 2.14."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +65,35 @@ def run(work: Work, size: Size = Size()) -> list[Score]:  # frozen
 
 
 def _asked(material: Material, size: Size, work: Work) -> tuple[Questions, Track]:
-    """Plans of the controller from random initial states within the limits; loops start from the first of those."""
+    """Plans of the controller from random initial states; loops of one that pushes against a limit."""
     control, plant, limits = material.control, material.plant, material.limits.states
     assert control is not None
     assert plant is not None
-    x0 = work.rng.uniform(limits.lower, limits.upper, (max(size.n_plans, size.n_loops), limits.n_dims))
-    inputs = np.array([plan.inputs for plan in plan_from(control, x0[: size.n_plans], "plans to judge", work)])
-    questions = Questions(x0[: size.n_plans], inputs, plant.simulate(x0[: size.n_plans], inputs)[:, 1:], limits)
-    track = Track(plant, control, limits, _cost(material).input_reference, x0[: size.n_loops], size.n_steps)
+    x0 = work.rng.uniform(limits.lower, limits.upper, (size.n_plans, limits.n_dims))
+    inputs = np.array([plan.inputs for plan in plan_from(control, x0, "plans to judge", work)])
+    margins = work.rng.uniform(-MARGIN, MARGIN, size.n_plans)
+    questions = Questions.close(x0, inputs, plant.simulate(x0, inputs)[:, 1:], limits.lower, margins)
+    pushing = replace(control, cost=_pushing(material), limits=_tight(material))
+    starts = work.rng.uniform(limits.lower, pushing.state_limits.upper, (size.n_loops, limits.n_dims))
+    track = Track(plant, pushing, pushing.state_limits, _cost(material).input_reference, starts, size.n_steps)
     return questions, track
+
+
+def _pushing(material: Material) -> QuadraticCost:
+    """The cost of a controller that wants more of A than the limit allows, and pays next to nothing for the input."""
+    cost = _cost(material)
+    return replace(
+        cost,
+        state_reference=np.array([TIGHT_LIMIT + 0.2, cost.state_reference[1]]),
+        state_weight=np.diag([1.0, 0.1]),
+        terminal_weight=np.diag([1.0, 0.1]),
+        input_weight=np.array([[1e-3]]),
+    )
+
+
+def _tight(material: Material) -> BoxLimits:
+    states = material.limits.states
+    return replace(material.limits, states=Box(states.lower, [TIGHT_LIMIT, states.upper[1]]))
 
 
 def _methods(material: Material, work: Work) -> Iterator[Bounds]:
@@ -88,7 +113,7 @@ def _methods(material: Material, work: Work) -> Iterator[Bounds]:
 def _controllers(material: Material, work: Work) -> Iterator[Controller]:
     """Those that decide themselves."""
     assert isinstance(material.plant, CSTR)
-    plant, cost, limits = material.plant, _cost(material), material.limits
+    plant, cost, limits = material.plant, _pushing(material), _tight(material)
     yield multi_stage.MultiStageController(multi_stage.CARD, plant, cost, limits, work.n_jobs)
     scenario, _ = load_scenario(SCENARIO)
     assert scenario.plant is not None

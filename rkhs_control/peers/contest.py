@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,22 +22,35 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Plans from random initial states, what the true plant does under them, and the limits of its states."""
+    """Plans from random initial states, what the true plant does under them, and limits of its states by plan."""
 
     x0: FloatArray
     inputs: FloatArray
     truth: FloatArray
     """`(m, N, n_states)`."""
-    limits: Box
+    lower: FloatArray
+    """`(m, 1, n_states)`, like `upper`."""
+    upper: FloatArray
+
+    @classmethod
+    def close(
+        cls, x0: FloatArray, inputs: FloatArray, truth: FloatArray, lower: FloatArray, margins: FloatArray
+    ) -> Self:
+        """Upper limits of their own for all plans: so far above what the true plant reaches, or below if negative.
+
+        Within wide limits all plans are safe, and every method is right.
+        """
+        upper = truth.max(axis=1, keepdims=True) + margins[:, None, None]
+        return cls(x0, inputs, truth, np.broadcast_to(lower, upper.shape), upper)
 
     @property
     def is_safe(self) -> Flags:
         """Whether the plan truly keeps the limits, by plan."""
-        return np.asarray(self.limits.contains(self.truth).all(axis=1))
+        return np.asarray(((self.lower <= self.truth) & (self.truth <= self.upper)).all(axis=(1, 2)))
 
     def first(self, n: int) -> Questions:
         """The first `n` of the plans."""
-        return Questions(self.x0[:n], self.inputs[:n], self.truth[:n], self.limits)
+        return Questions(*(getattr(self, field.name)[:n] for field in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -58,10 +72,12 @@ class Score:
     """By state, the mean over all plans and steps."""
     n_certified: int | None = None
     n_refuted: int | None = None
+    n_unsafe: int | None = None
+    """Plans that truly violate their limits."""
     n_wrong: int | None = None
     """Certified plans that violate the limits, and refuted ones that keep them."""
     milliseconds: float | None = None
-    """For a plan that is asked alone, or a decision of a controller; the median."""
+    """Of a processor, for a plan that is asked alone, or a decision of a controller; the median."""
     n_violating: int | None = None
     """True states outside the limits in closed loop."""
     n_loop_states: int | None = None
@@ -69,20 +85,21 @@ class Score:
     """Steps of the loops at which the solver of a controller failed."""
 
 
-def verdicts(lower: FloatArray, upper: FloatArray, limits: Box) -> tuple[Flags, Flags]:
+def verdicts(boxes: tuple[FloatArray, FloatArray], least: FloatArray, greatest: FloatArray) -> tuple[Flags, Flags]:
     """Which plans are certified (all boxes inside the limits), and which refuted (some interval wholly outside)."""
-    certified = ((lower >= limits.lower) & (upper <= limits.upper)).all(axis=(1, 2))
-    refuted = ((upper < limits.lower) | (lower > limits.upper)).any(axis=(1, 2))
+    lower, upper = boxes
+    certified = ((lower >= least) & (upper <= greatest)).all(axis=(1, 2))
+    refuted = ((upper < least) | (lower > greatest)).any(axis=(1, 2))
     return np.asarray(certified), np.asarray(refuted)
 
 
 def judge(peer: Bounds, questions: Questions) -> Score:
     """Boxes of all plans against the truth, and the time that single plans take, or where they are few each of them."""
-    began = time.perf_counter()
+    began = time.process_time()
     lower, upper = peer.boxes(questions.x0, questions.inputs)
-    each = (time.perf_counter() - began) / len(questions.x0)
+    each = (time.process_time() - began) / len(questions.x0)
     inside = (lower <= questions.truth) & (questions.truth <= upper)
-    certified, refuted = verdicts(lower, upper, questions.limits)
+    certified, refuted = verdicts((lower, upper), questions.lower, questions.upper)
     safe = questions.is_safe
     return Score(
         **vars(peer.card),
@@ -93,6 +110,7 @@ def judge(peer: Bounds, questions: Questions) -> Score:
         half_widths=tuple(((upper - lower) / 2.0).mean(axis=(0, 1)).tolist()),
         n_certified=int(certified.sum()),
         n_refuted=int(refuted.sum()),
+        n_unsafe=int((~safe).sum()),
         n_wrong=int((certified & ~safe).sum() + (refuted & safe).sum()),
         milliseconds=1e3 * (_seconds_alone(peer, questions) if len(questions.x0) >= _TIMED else each),
     )
@@ -101,9 +119,9 @@ def judge(peer: Bounds, questions: Questions) -> Score:
 def _seconds_alone(peer: Bounds, questions: Questions) -> float:
     seconds = []
     for i in range(_TIMED):
-        began = time.perf_counter()
+        began = time.process_time()
         peer.boxes(questions.x0[i : i + 1], questions.inputs[i : i + 1])
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
     return float(np.median(seconds[_WARM_UP:]))
 
 
@@ -113,14 +131,14 @@ class Track:
 
     The rule is the same for all methods that judge plans. At every step the controller plans from the present state. If
     the method certifies the plan, its first input is applied. If not, the last certified plan goes on while it lasts;
-    after that the input is held at the reference.
+    after that a safe input is held.
     """
 
     plant: Plant
     control: CertaintyEquivalentOCP
     limits: Box
     held: FloatArray
-    """The reference input."""
+    """An input that keeps the plant within the limits in the long run."""
     starts: FloatArray
     n_steps: int
     n_jobs: int | None = None
@@ -134,6 +152,9 @@ class Track:
         """How many of some states `(..., n_states)` are outside the limits."""
         return int((~self.limits.contains(states)).sum())
 
+    def _certified(self, boxes: tuple[FloatArray, FloatArray]) -> Flags:
+        return verdicts(boxes, self.limits.lower, self.limits.upper)[0]
+
     def run(self, peer: Bounds | None, *, trusts_all: bool = False) -> int:
         """Violating states of all loops; without a method nothing is certified, or everything."""
         x, n_loops, horizon = self.starts, len(self.starts), self.control.horizon
@@ -142,7 +163,7 @@ class Track:
         for _ in range(self.n_steps):
             if peer is not None or trusts_all:
                 plans = np.array([plan.inputs for plan in self.control.solve_many(x, self.n_jobs)])
-                good = np.full(n_loops, True) if peer is None else verdicts(*peer.boxes(x, plans), self.limits)[0]
+                good = np.full(n_loops, True) if peer is None else self._certified(peer.boxes(x, plans))
                 kept[good] = plans[good]
             x = self.plant.simulate(x, kept[:, :1])[:, -1]
             kept = np.concatenate([kept[:, 1:], np.tile(self.held, (n_loops, 1, 1))], axis=1)
@@ -163,5 +184,5 @@ def drive(peer: Controller, track: Track, seed: int) -> Score:
 
 
 NO_CHECK = Card("no method: every plan applied", "the model is right", "nothing", "nothing is slower than it must be")
-HOLDING = Card("no method: reference input held", "nothing", "nothing", "needs no recordings")
+HOLDING = Card("no method: safe input held", "nothing", "nothing", "needs no recordings")
 """What the loops of all methods are to be compared with: some starts leave nobody a way within the limits."""

@@ -70,9 +70,9 @@ def _run(peer: HankelController, start: FloatArray, seed: np.random.SeedSequence
     controller = _controller(peer, (exciting - middle_u) / half_u, measured(recorded))
     state, last, after, seconds, n_failed = recorded[-1], exciting[-1], [], [], 0
     for _ in range(n_steps):
-        began = time.perf_counter()
+        began = time.process_time()
         found = _decision(controller)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
         n_failed += found is None
         last = last if found is None else inputs.clip(middle_u + half_u * found)
         state = peer.plant.simulate(state, last[None])[-1]

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -159,7 +160,7 @@ def _reachability(rng: np.random.Generator, n_plans: int, work: Work) -> list[Ne
     ]
 
 
-def _selected(runs: Trajectories, work: Work, **settings: str) -> MultiStepPredictor:
+def _selected(runs: Trajectories, work: Work, **settings: Any) -> MultiStepPredictor:
     """Kernels by cross-validation, as long as some spreads of each coordinate; norm bounds estimated, times 1.2."""
     spread = runs.arguments(runs.horizon).std(axis=0)
     candidates = [tuple(factor * spread) for factor in SPREADS]
@@ -180,9 +181,9 @@ def _measured(
     truth: FloatArray,
 ) -> Neighbour:
     boxes(x0[:2], inputs[:2])  # compiles, factorises, and whatever else is done once
-    began = time.perf_counter()
+    began = time.process_time()
     lower, upper = boxes(x0, inputs)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     return Neighbour(
         setting,
         method,

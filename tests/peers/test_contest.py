@@ -31,7 +31,14 @@ class Given(Bounds):
 def questions(rng, n=30):
     truth = rng.uniform(0.3, 0.7, (n, 2, 1))
     truth[0, 1] = 1.2  # one plan violates
-    return Questions(np.zeros((n, 1)), np.zeros((n, 2, 1)), truth, LIMITS)
+    return Questions(np.zeros((n, 1)), np.zeros((n, 2, 1)), truth, np.zeros((n, 1, 1)), np.ones((n, 1, 1)))
+
+
+def test_close_limits_are_violated_where_their_margin_is_negative(rng):
+    asked, margins = questions(rng), rng.uniform(-0.05, 0.05, 30)
+    close = Questions.close(asked.x0, asked.inputs, asked.truth, LIMITS.lower, margins)
+    assert (close.is_safe == (margins >= 0)).all()
+    assert len(close.first(4).upper) == 4
 
 
 def test_boxes_around_the_truth_cover_it_and_decide_rightly(rng):
@@ -53,7 +60,7 @@ def test_boxes_beside_the_truth_are_counted_against_a_method(rng):
 
 def test_a_box_that_touches_the_limit_is_certified_and_one_beyond_is_not():
     lower, upper = np.array([[[0.0]], [[0.0]], [[1.1]]]), np.array([[[1.0]], [[np.nextafter(1.0, 2.0)]], [[1.2]]])
-    certified, refuted = verdicts(lower, upper, LIMITS)
+    certified, refuted = verdicts((lower, upper), LIMITS.lower, LIMITS.upper)
     assert certified.tolist() == [True, False, False]
     assert refuted.tolist() == [False, False, True]
 

