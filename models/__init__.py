@@ -1,8 +1,9 @@
 """Plants and ground truths: what the toolkit is tried on; the plants by name."""
 
 from .cstr import CSTR
+from .exothermic_reactor import ExothermicReactor
 from .plant import Plant
 from .quadruple_tank import QuadrupleTank
 from .three_tanks import ThreeTanks
 
-PLANTS: dict[str, type[Plant]] = {plant.name: plant for plant in (CSTR, QuadrupleTank, ThreeTanks)}
+PLANTS: dict[str, type[Plant]] = {plant.name: plant for plant in (CSTR, ExothermicReactor, QuadrupleTank, ThreeTanks)}

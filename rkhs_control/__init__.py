@@ -35,6 +35,7 @@ ROOMS = (
     "models",
     "scenarios",
     "soundness",
+    "peers",
     "cli",
 )
 """The order of the rooms: each imports only from those before it."""

@@ -20,6 +20,7 @@ from .doctor import doctor, show_doubts
 from .explore import explore
 from .first import example, list_scenarios
 from .options import ALL_CORES, Cluster, Fresh, Jobs, Set, parsed, workers
+from .peers import bench_peers
 
 
 class _Commands(TyperGroup):
@@ -294,6 +295,9 @@ def bench_scale(
     _require_folder(json_file)
     screen = Console()
     _keep(show_scale(largest, axis, jobs, ResultFolder.of("scale", out).folder, screen), json_file, screen)
+
+
+bench_app.command("peers")(bench_peers)
 
 
 @bench_app.command("soundness")

@@ -21,7 +21,7 @@ def kernel_model(models: Sequence[KernelModel], state_names: Sequence[str], inpu
     """
     import casadi
 
-    do_mpc = _do_mpc()
+    do_mpc = imported_do_mpc()
     model = do_mpc.model.Model("discrete", "MX")
     states = [model.set_variable("_x", name) for name in state_names]
     inputs = [model.set_variable("_u", name) for name in input_names]
@@ -50,7 +50,7 @@ def simulator(plant: Any) -> Any:
     """A `Plant` as a do-mpc simulator, sampled at its own sampling time; set `x0` before use."""
     import casadi
 
-    do_mpc = _do_mpc()
+    do_mpc = imported_do_mpc()
     model = do_mpc.model.Model("continuous", "SX")
     states = [model.set_variable("_x", name) for name in plant.state_names]
     inputs = [model.set_variable("_u", name) for name in plant.input_names]
@@ -84,7 +84,7 @@ def run_closed_loop(
     return np.array(states), np.array(inputs)
 
 
-def _do_mpc() -> Any:
+def imported_do_mpc() -> Any:
     """do-mpc, without what it and its compilation say on import about features that are not used here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -6,10 +6,11 @@ from scipy.integrate import solve_ivp
 
 import rkhs_control as rc
 from rkhs_control.models.cstr import CSTR
+from rkhs_control.models.exothermic_reactor import ExothermicReactor
 from rkhs_control.models.quadruple_tank import QuadrupleTank
 from rkhs_control.models.three_tanks import ThreeTanks
 
-PLANTS = [CSTR(), QuadrupleTank(), ThreeTanks()]
+PLANTS = [CSTR(), ExothermicReactor(), QuadrupleTank(), ThreeTanks()]
 
 
 def random_runs(plant, rng, n_runs, n_steps):
