@@ -29,7 +29,7 @@ _BUILT_IN = "the built-in"
 
 
 def summary(result: StudyResult) -> dict[str, Any]:
-    """All numbers, for a JSON file; a margin beyond what was looked for is null."""
+    """All numbers, for a JSON file; a margin beyond the searched range is null."""
     material = result.material
     plans = result.find(PlansOutcome)
     return {
@@ -55,7 +55,7 @@ def summary(result: StudyResult) -> dict[str, Any]:
 
 
 def report(result: StudyResult) -> Report:
-    """The plans, and the sections of everything else that was looked into."""
+    """The plans, and the sections of all other studies."""
     material, plans = result.material, result.find(PlansOutcome)
     facts = {"seed": str(result.work.seed)}
     if material.data_file is not None:
