@@ -1,1 +1,1 @@
-"""Studies that one command runs: `rkhs-control run NAME`."""
+"""Studies that run with one command: `rkhs-control run NAME`."""

@@ -1,4 +1,4 @@
-"""A first scenario with data of one's own: what `rkhs-control example` writes."""
+"""A first scenario with your own data: what `rkhs-control example` writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_example(folder: Path, seed: int = 0, kind: str = "csv") -> tuple[str, 
     names, write = KINDS[kind]
     for name in names:
         if (folder / name).exists():
-            raise InputError(f"{folder / name} is already there; choose another folder")
+            raise InputError(f"{folder / name} already exists; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     write(folder, np.random.default_rng(seed))
     return names
@@ -39,7 +39,7 @@ def next_command(folder: Path, kind: str) -> str:
 
 
 def _recorded_runs(folder: Path, rng: np.random.Generator) -> None:
-    """Runs of a reactor, each from an initial state of its own, and a plan."""
+    """Runs of a reactor, each from its own initial state, and a plan."""
     plant = CSTR()
     x0 = rng.uniform([1.1, 0.55], [2.9, 1.9], (_N_RUNS, plant.n_states))
     inputs = _operated(x0, rng)
@@ -51,13 +51,13 @@ def _recorded_runs(folder: Path, rng: np.random.Generator) -> None:
 
 
 def _operated(x0: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """What an operator might do: towards the reference, by feel."""
+    """What an operator might do: steer towards the reference by feel."""
     wanted = CSTR.reference_input - 5.0 * (x0[:, :1] - CSTR.reference[0]) + rng.normal(0.0, 1.5, (len(x0), _N_STEPS))
     return CSTR.input_limits.clip(np.round(wanted, 2)[..., None])
 
 
 def _long_recording(folder: Path, rng: np.random.Generator) -> None:
-    """One log of a heated block, of which only the surface is measured, and a plan that begins with a history."""
+    """One log of a heated block whose core is not measured, and a plan that begins with a history."""
     heater = np.repeat(np.round(rng.uniform(20.0, 60.0, _N_SAMPLES // 12 + 1), 1), 12)[:_N_SAMPLES]
     core, surface = 30.0, 30.0
     start, rows = datetime(2024, 5, 1, 12), ["time,T,Q"]
@@ -75,7 +75,7 @@ def _long_recording(folder: Path, rng: np.random.Generator) -> None:
 
 
 def _with_do_mpc(folder: Path, rng: np.random.Generator) -> None:
-    """Runs of a reactor with inputs all over their range, and a script."""
+    """Runs of a reactor with inputs over their whole range, and a script."""
     plant = CSTR()
     x0 = rng.uniform([1.0, 0.5], [3.0, 2.0], (_N_RUNS, plant.n_states))
     _save_runs(folder / "runs.csv", x0, np.round(rng.uniform(3.0, 25.0, (_N_RUNS, 3, 1)), 2), 0.02, rng)
@@ -95,4 +95,4 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Path, np.random.Generator], No
     "long-recording": (("scenario.toml", "log.csv", "plan.csv"), _long_recording),
     "do-mpc": (("loop.py", "runs.csv"), _with_do_mpc),
 }
-"""By name: the files of an example, and what writes them."""
+"""By name: the files of an example, and the function that writes them."""

@@ -1,4 +1,4 @@
-"""What stands in the files of the examples: two scenarios and a script."""
+"""The contents of the example files: two scenarios and a script."""
 
 RECORDED_RUNS = """\
 title = "A reactor, from recorded runs"
@@ -8,40 +8,40 @@ file = "runs.csv"               # columns: trajectory, step (or time), the state
 states = ["c_A", "c_B"]
 inputs = ["u"]
 noise_bound = 0.06              # the recorded states are within this of the true ones
-# initial_state_noise = 0.0     # if the first state of a run is measured with noise, say so
-# horizon = 3                   # cuts long recordings into windows; they begin with states measured within noise_bound
-# stride = 1                    # how many steps apart these begin
+# initial_state_noise = 0.0     # set this if the first state of a run is measured with noise
+# horizon = 3                   # cuts long recordings into windows, which begin with states measured within noise_bound
+# stride = 1                    # steps between the starts of windows
 
 [limits]
 states = { c_A = [1.0, 3.0], c_B = [0.5, 2.0] }
 inputs = { u = [3.0, 25.0] }
 # input_rates = { u = [-5.0, 5.0] }
 
-# All keys have a default. These are the ones that matter for what is assumed:
+# All keys have defaults. These matter most for what is assumed:
 [predictor]
-safety_factor = 3.0             # on the norm that the runs show
-held_out = 0.1                  # share of the runs that tests the boxes
+safety_factor = 3.0             # on the norm estimated from the runs
+held_out = 0.1                  # share of the runs used to test the boxes
 """
 
 LONG_RECORDING = """\
 title = "A heated block, from one long log"
-plan = "plan.csv"               # what `rkhs-control run` certifies
+plan = "plan.csv"               # the plan that `rkhs-control run` certifies
 
 [data]
-file = "log.csv"                # columns: time (seconds or dates), what was measured, the inputs
+file = "log.csv"                # columns: time (seconds or dates), the measured outputs, the inputs
 states = ["T"]                  # the surface; the core is not measured
 inputs = ["Q"]
 state_units = ["°C"]
 input_units = ["%"]
 noise_bound = 0.06              # the logged temperatures are within this of the true ones
 every = 4                       # samples per step; inputs are averaged over a step
-horizon = 4                     # steps per window, and of the longest plan
+horizon = 4                     # steps per window, and in the longest plan
 output_lags = 2                 # a window begins with a history: the last two outputs,
 input_lags = 1                  # and the last input. In plan.csv these are the columns T, T[-1] and Q[-1]
-# disturbance_bound = 0.1       # what draughts and the like can do to T; it widens the boxes, too
+# disturbance_bound = 0.1       # what draughts and the like can do to T; this also widens the boxes
 
 [predictor]
-held_out = 0.25                 # share of the log that tests the boxes,
+held_out = 0.25                 # share of the log used to test the boxes,
 held_out_part = "end"           # its last part
 
 [limits]
@@ -52,10 +52,10 @@ inputs = { Q = [0.0, 100.0] }
 """
 
 WITH_DO_MPC = '''\
-"""A do-mpc controller on a model of its own: its plan certified from recorded runs, its inputs filtered.
+"""A do-mpc controller with its own model: certify its plans from recorded runs, and filter its inputs.
 
-The model is yours, and wrong by some percent. What is certified does not rest on it: only on the runs, a bound on their
-noise, and a bound on how complex the plant is.
+The model is yours, and wrong by a few percent. The certificates do not rest on it: only on the runs, a bound on
+their noise, and a bound on how complex the plant is.
 """
 
 import warnings
@@ -68,7 +68,7 @@ from rkhs_control.control.do_mpc import planned_inputs
 from rkhs_control.models.cstr import CSTR
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # do-mpc names packages that are not needed here
+    warnings.simplefilter("ignore")  # do-mpc warns about packages that are not needed here
     import do_mpc
 warnings.filterwarnings("ignore", category=FutureWarning, module="casadi")
 
@@ -123,11 +123,11 @@ predictor = rc.MultiStepPredictor.select(runs, [10.0, 20.0], prior="affine")
 
 # 1. One plan of the controller: is it certified?
 for start in (START, np.array([1.3, 1.0])):
-    inputs = rc.Box([3.0], [25.0]).clip(planned_inputs(controller(), start))  # solvers pass bounds by a rounding error
+    inputs = rc.Box([3.0], [25.0]).clip(planned_inputs(controller(), start))  # solvers overstep by a rounding error
     certificate = rc.certify(predictor, start, inputs, limits)
     print(f"plan from {start.tolist()}: {certificate.explain()}")
 
-# 2. A region in which the limits can be kept for ever, and a filter that keeps any controller in it.
+# 2. A region where the limits can be kept for ever, and a safety filter that keeps any controller in it.
 region = rc.invariant_region(predictor, limits, cells=(8, 6))
 print(region)
 mpc = controller()

@@ -1,7 +1,7 @@
-"""Boxes of logs before histories were narrowed: no prior, and uncertain histories by their first-order displacement.
+"""Boxes of logs without narrowed histories: no prior, and first-order displacements for uncertain histories.
 
-What an uncertain history can do is taken to be `norm_bound || k_z - k_z' ||`, in intervals and boxes, as if the data
-said nothing about slopes. It is there to be compared with.
+The effect of an uncertain history is taken to be `norm_bound || k_z - k_z' ||`, in intervals and boxes, as if the data
+said nothing about slopes. This serves for comparison only.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ..prediction.narrowing import UncertainSamples
 
 SAFETY_FACTOR = 3.0
 _HOPELESS = 1e4
-"""A norm beyond this multiple of the outputs is not looked for."""
+"""Norms beyond this multiple of the outputs are not searched."""
 _HALVINGS = 12
-"""How often the interval that holds the least norm is halved."""
+"""Number of bisections of the interval that contains the least norm."""
 
 
 class FirstOrder(NamedTuple):
-    """The mean half-width of the boxes of one output after some steps; NaN where they cannot be made, and why."""
+    """The mean half-width of one output's boxes after some steps; NaN where they cannot be built, with the reason."""
 
     half_width: float
     reason: str = ""
@@ -45,10 +45,10 @@ def first_order_widths(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[list[FirstOrder]]:
-    """Of the boxes of held-out runs, from others: by output, then step.
+    """Widths of the boxes of held-out runs, built from the other runs: by output, then by step.
 
-    Both are as they were recorded, with uncertain histories. Kernels are chosen by interleaved cross-validation, as if
-    neighbouring windows shared no sample.
+    Both are taken as recorded, with uncertain histories. Kernels are chosen by interleaved cross-validation, as if
+    neighbouring windows shared no samples.
     """
     each_its_own = np.column_stack([np.arange(len(runs)), np.zeros(len(runs), dtype=np.int64)])
     apart = replace(runs, origins=each_its_own)
@@ -65,7 +65,7 @@ def _measured(runs: Trajectories, held_out: Trajectories, n: int, i: int) -> Fir
 
 
 def _half_width(runs: Trajectories, held_out: Trajectories, n: int, i: int) -> float:
-    """Of the boxes of state `i` after `n` steps, on average."""
+    """Mean half-width of the boxes of state `i` after `n` steps."""
     settings = Settings()
     model = nominal(settings.subset(runs), n, i, None, settings)
     kernel, norm = model.kernel, SAFETY_FACTOR * _least_norm(runs, n, i, model)
@@ -77,7 +77,7 @@ def _half_width(runs: Trajectories, held_out: Trajectories, n: int, i: int) -> f
 
 
 def _least_norm(runs: Trajectories, n: int, i: int, model: Nominal) -> float:
-    """The least norm of a function through intervals that this very norm widens, found by halving."""
+    """The least norm of a function through intervals that are widened by that same norm, by bisection."""
     kernel, half = model.kernel, measurement_bound(runs, n, i)
     per_norm = displacement(kernel, 1.0, runs.initial_state_noise, n * runs.n_inputs)
     largest = float(np.abs(runs.states[:, n, i]).max()) + half

@@ -1,4 +1,4 @@
-"""From a scenario to what its questions are answered with: runs, assumptions, predictors, limits, a controller."""
+"""From a scenario to what its studies work with: runs, assumptions, predictors, limits, a controller."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ OPTIMAL, CLOSED_FORM, AFFINE_PRIOR = "optimal", "closed form", "affine prior"
 
 
 def _keep_silent(stage: str) -> Progress:
-    """Report the progress of a stage to nobody."""
+    """Discard the progress of a stage."""
     return lambda done, total: None
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """How a scenario is run: random numbers, processes, and whom to tell about progress."""
+    """How a scenario is run: random numbers, processes, and where progress is reported."""
 
     seed: int
     n_jobs: int = 1
     announce: Callable[[str], Progress] = _keep_silent
-    """`announce(stage)` returns what the progress of the stage is reported to."""
+    """`announce(stage)` returns the callback for the stage's progress."""
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds, by stage."""
 
     @cached_property
     def rng(self) -> np.random.Generator:
-        """Random numbers from the seed."""
+        """Random number generator, from the seed."""
         return np.random.default_rng(self.seed)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Progress]:
-        """Announce a stage and add the time that it takes to `timings`."""
+        """Announce a stage and add its duration to `timings`."""
         began = time.perf_counter()
         yield self.announce(name)
         self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - began
@@ -65,7 +65,7 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """What questions are answered with."""
+    """What the studies work with."""
 
     predictors: dict[str, MultiStepPredictor]
     """By method; the optimal one decides."""
@@ -73,16 +73,16 @@ class Material:
     control: CertaintyEquivalentOCP | None
     plant: Plant | None
     n_held_out: int = 0
-    """Runs that were kept back and do not contradict the predictor; `held_out` are all that were kept back."""
+    """Number of held-out runs that do not contradict the predictor; `held_out` has all held-out runs."""
     n_left_out: int = 0
-    """Windows that were not used at all: they share samples with those kept back."""
+    """Windows that were not used at all because they share samples with held-out ones."""
     doubt: str = ""
-    """Which norm estimates have not settled, if any were used."""
+    """Which of the norm estimates in use have not settled, if any."""
     data_file: Path | None = None
     """Where the runs were read from."""
     held_out: HeldOut | None = None
     selection: Selection | None = None
-    """What was chosen from the runs: also what nominal models are made with."""
+    """What was selected from the runs; also used for nominal models."""
 
     @property
     def runs(self) -> Trajectories:
@@ -90,14 +90,14 @@ class Material:
         return self.predictors[OPTIMAL].runs
 
     def start_noise(self, scenario: Scenario) -> FloatArray:
-        """How far true initial states of plans may be from those in them: as the scenario says, or as recorded ones."""
+        """How far the true initial states of plans may be from the stated ones: as the scenario says, or as in runs."""
         if scenario.initial_state_noise is None:
             return self.runs.initial_state_noise
         given = by_name(scenario.initial_state_noise, self.runs.state_names, "initial_state_noise")
         return self.predictors[OPTIMAL].start_noise(bounds_of_decimals(given, "initial_state_noise"))
 
     def assumptions(self) -> list[list[dict[str, Any]]]:
-        """What is assumed by step and state, as JSON knows it."""
+        """The assumptions by step and state, in JSON types."""
         predictor = self.predictors[OPTIMAL]
         tables = (predictor.kernels, predictor.norm_bounds, predictor.priors)
         return [
@@ -109,7 +109,7 @@ class Material:
         ]
 
     def remarks(self) -> Iterator[str]:
-        """What all answers rest on, one line each."""
+        """What all results rest on, one line each."""
         if text := self.predictors[OPTIMAL].assumption_text:
             yield text
         if self.selection is not None and self.selection.comparison.chosen is not None:
@@ -118,19 +118,19 @@ class Material:
         if self.doubt:
             yield self.doubt
         if self.n_held_out and not (self.held_out is not None and self.held_out.contradiction):
-            yield f"{self.n_held_out} {self.runs.kind} that were held out do not contradict the assumptions"
+            yield f"{self.n_held_out} held-out {self.runs.kind} do not contradict the assumptions"
         if self.n_left_out:
-            yield f"{self.n_left_out} windows that share samples with those were left out"
+            yield f"{self.n_left_out} windows that share samples with these were left out"
         if self.runs.initial_state_text:
             yield self.runs.initial_state_text
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where runs come from: a plant to simulate, or recorded ones; what is known of it before any work is done."""
+    """Where runs come from, a simulated plant or recordings, and what is known about them before any work is done."""
 
     folder: Path
-    """That paths in the scenario are relative to."""
+    """The folder that paths in the scenario are relative to."""
     plant: Plant | None
     recorded: Trajectories | None
     data_file: Path | None
@@ -151,7 +151,7 @@ class Source:
         return self.state_names if self.recorded is None else self.recorded.history_names
 
     def require_states(self, what: str) -> None:
-        """Refuse histories where something begins with a state."""
+        """Refuse histories where a state is needed to start from."""
         if self.recorded is not None:
             self.recorded.require_states(what)
 
@@ -184,7 +184,7 @@ class Source:
 def gather(scenario: Scenario, source: Source, work: Work, *, tells_contradictions: bool = False) -> Material:
     """Simulate the runs if need be, choose the assumptions, build the predictors.
 
-    Assumptions that held-out runs contradict are refused, unless whoever asks tells of that.
+    Assumptions that held-out runs contradict are refused, unless the caller reports the contradiction.
     """
     cost = None if scenario.control is None else _cost(scenario.control, source)
     if source.plant is not None:
@@ -199,7 +199,7 @@ def gather(scenario: Scenario, source: Source, work: Work, *, tells_contradictio
 
 
 def plan_from(control: CertaintyEquivalentOCP, x0: FloatArray, stage: str, work: Work) -> list[Plan]:
-    """A plan from every initial state; where the solver fails, what it ended with is a plan like any other."""
+    """A plan from every initial state; where the solver fails, its last iterate is used as the plan."""
     with work.stage(stage) as progress:
         return control.solve_many(x0, work.n_jobs, progress)
 
@@ -207,13 +207,13 @@ def plan_from(control: CertaintyEquivalentOCP, x0: FloatArray, stage: str, work:
 def _simulated(
     scenario: Scenario, settings: PlantData, plant: Plant, cost: QuadraticCost, limits: BoxLimits, work: Work
 ) -> Material:
-    """Explore with random inputs, choose assumptions and models from that, then record the controller's plans."""
+    """Explore with random inputs, select assumptions and models from these runs, then record the controller's plans."""
     require_names(settings.initial_states, plant.state_names, "plant.initial_states")
     wider = scenario.limits.model_copy(update={"states": {**scenario.limits.states, **settings.initial_states}})
     domain = wider.over(plant.state_names, plant.input_names).states
     for what, box in (("states", domain), ("inputs", limits.inputs)):
         if not np.isfinite([box.lower, box.upper]).all():
-            raise InputError(f"limits.{what}: a simulated plant needs limits of all of them, to draw from")
+            raise InputError(f"limits.{what}: a simulated plant needs limits on all of them, to draw from")
     n_runs = settings.exploration_runs
     starts = uniform(domain, (n_runs,), work.rng)
     inputs = uniform(limits.inputs, (n_runs, settings.horizon), work.rng)
@@ -234,7 +234,7 @@ def _simulated(
 def _recorded(
     scenario: Scenario, recorded: Trajectories, cost: QuadraticCost | None, limits: BoxLimits, work: Work
 ) -> Material:
-    """Some runs choose the assumptions, all but the held-out ones make the boxes, and those test them."""
+    """Select assumptions from some runs, build the boxes from all but the held-out ones, and test with those."""
     assert scenario.data is not None
     try:
         runs, kept_back = hold_out(recorded, scenario.predictor, work.rng)
@@ -283,7 +283,7 @@ def _select(
             "progress": progress,
         }
         names = ("per_dimension", "kernel", "safety_factor")
-        if settings.lengthscales is not None or settings.norm_bound is not None:  # a norm bound is one of something
+        if settings.lengthscales is not None or settings.norm_bound is not None:  # these are for one formulation
             prior: GivenPrior = "affine" if settings.prior == "affine" else None
             said = {name: getattr(settings, name) for name in names}
             return select_assumptions(runs, settings.lengthscales, prior=prior, **common, **said)
@@ -293,7 +293,7 @@ def _select(
 
 
 def _doubt(selection: Selection, settings: PredictorSettings) -> str:
-    """That of the norm estimates, if they are what is assumed."""
+    """Doubts about the norm estimates, if they are what is assumed."""
     return selection.doubt if settings.norm_bound is None else ""
 
 
@@ -304,7 +304,7 @@ def _predictors(
     settings: PredictorSettings,
     work: Work,
 ) -> dict[str, MultiStepPredictor]:
-    """By method; `chosen` are the runs that the selection is from, and others that are compared with it."""
+    """Predictors by method; `chosen` are the runs used for the selection, and for the comparisons with it."""
     bounds: Any = selection.norm_bounds
     if settings.norm_bound is not None:
         given = by_name(settings.norm_bound, runs.state_names, "predictor.norm_bound")
@@ -319,7 +319,7 @@ def _predictors(
         progress(1, 1)
     if settings.compare_affine_prior:
         affine = settings.model_copy(update={"prior": "affine"})
-        aside = replace(work)  # with random numbers of its own: nothing else depends on the comparison
+        aside = replace(work)  # with its own random numbers: nothing else depends on the comparison
         other = _select(chosen, affine, aside, "choosing kernels and norm bounds, affine prior")
         predictors[AFFINE_PRIOR] = MultiStepPredictor(runs, other.kernels, other.norm_bounds, priors=other.priors)
     return predictors

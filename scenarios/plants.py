@@ -1,4 +1,4 @@
-"""Plants by name: those of the package, and one's own, `my_module:MyPlant`, from a module beside the scenario."""
+"""Plants by name: the package's own, and yours, `my_module:MyPlant`, from a module beside the scenario."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NEEDED = ("state_names", "state_units", "input_names", "input_units", "sampling
 
 
 def plant_named(name: str, folder: Path) -> Plant:
-    """The plant that a scenario in this folder names.
+    """The plant named by a scenario in this folder.
 
-    A module is looked for in the folder, then in the working directory, then among what is installed.
+    Its module is looked for in the folder, then in the working directory, then among installed packages.
     """
     if name in PLANTS:
         return PLANTS[name]()
@@ -49,7 +49,7 @@ def _built(found: Any, name: str) -> Any:
 def _checked(plant: Any, name: str) -> Plant:
     if not isinstance(plant, Plant):
         kind = f"class {plant.__name__}" if isinstance(plant, type) else type(plant).__name__
-        raise InputError(f"plant.name: {name} is no rkhs_control.models.plant.Plant, but a {kind}")
+        raise InputError(f"plant.name: {name} is not a rkhs_control.models.plant.Plant but a {kind}")
     for needed in _NEEDED:
         if not hasattr(plant, needed):
             raise InputError(f"plant.name: {name} has no {needed}, which every plant needs")
@@ -61,14 +61,14 @@ def _module(name: str, folders: list[str]) -> ModuleType:
         _require_same(name.partition(".")[0], folders)
         try:
             return import_module(name)
-        except (Exception, SystemExit) as error:  # whatever somebody else's module does when it is imported
+        except (Exception, SystemExit) as error:  # whatever a foreign module raises when it is imported
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise InputError(f"plant.name: module {name!r} cannot be imported ({reason})") from None
 
 
 @contextmanager
 def _first_on_path(folders: list[str]) -> Iterator[None]:
-    """Look for modules in these folders before all others; afterwards in the last place, as other processes will."""
+    """Put these folders first on the module search path; afterwards last, as other processes will have them."""
     before = list(sys.path)
     sys.path[:0] = folders
     try:
@@ -80,7 +80,7 @@ def _first_on_path(folders: list[str]) -> Iterator[None]:
 
 
 def _require_same(name: str, folders: list[str]) -> None:
-    """Refuse a module of a name that another file was imported under: Python would take that one."""
+    """Refuse a module name that another file was imported under: Python would use that file instead."""
     spec, loaded = PathFinder.find_spec(name, folders), sys.modules.get(name)
     origin = getattr(getattr(loaded, "__spec__", None), "origin", None)
     if spec is not None and loaded is not None and spec.origin != origin:

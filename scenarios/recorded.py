@@ -1,4 +1,4 @@
-"""Recorded runs of a scenario: where their file is, how they are read, and which of them test the boxes."""
+"""Recorded runs of a scenario: where their file is, how they are read, and which of them are held out."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
 def data_file(settings: FileData, folder: Path) -> Path:
-    """The file of a scenario in this folder; `$NAME` in it stands for an environment variable.
+    """The data file of a scenario in this folder; `$NAME` in it stands for an environment variable.
 
-    A file whose own name has a dollar sign in it is found as it is.
+    A file whose name really contains a dollar sign is found as it is.
     """
     given = str(settings.file)
     if (folder / given).exists():
@@ -35,7 +35,7 @@ def data_file(settings: FileData, folder: Path) -> Path:
         name = match[1] or match[2]
         if not os.environ.get(name):
             raise InputError(
-                f"data.file: {given} needs the environment variable {name}, which is not set: set it, or name the file "
+                f"data.file: {given} needs the environment variable {name}, which is not set: set it, or give the file "
                 f"itself, --set data.file=/path/to/{Path(given).name}"
             )
         return os.environ[name]
@@ -44,7 +44,7 @@ def data_file(settings: FileData, folder: Path) -> Path:
 
 
 def load_recordings(settings: FileData, file: Path) -> Trajectories:
-    """The runs in a file, whole or in windows."""
+    """The runs in a file, whole or cut into windows."""
     names = tuple(settings.states)
     given: dict[str, Any] = {
         "state_units": tuple(settings.state_units) or None,
@@ -66,7 +66,7 @@ def load_recordings(settings: FileData, file: Path) -> Trajectories:
 def hold_out(
     runs: Trajectories, settings: PredictorSettings, rng: np.random.Generator
 ) -> tuple[Trajectories, Trajectories | None]:
-    """What is kept, and what is held out to test the boxes; nothing where that is less than half a run."""
+    """The runs that are kept, and those held out to test the boxes; none if that is less than half a run."""
     if round(settings.held_out * len(runs)) < 1:
         return runs, None
     try:
@@ -80,27 +80,27 @@ def hold_out(
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Runs that had no part in the assumptions, and what the boxes say of them."""
+    """Runs that played no part in the assumptions, and how they compare with their boxes."""
 
     runs: Trajectories
     tube: Tube
     contradicted: npt.NDArray[np.bool_]
-    """Where a recorded state and its box do not meet, `(n_runs, n_steps, n_states)`."""
+    """Where a recorded state, within its noise, misses its box, `(n_runs, n_steps, n_states)`."""
 
     @classmethod
     def tested(cls, runs: Trajectories, predictor: MultiStepPredictor, n_jobs: int) -> HeldOut:
-        """With the boxes of a predictor."""
+        """Test runs against the boxes of a predictor."""
         tube = predictor.boxes_of(runs, n_jobs)
         return cls(runs, tube, tube.contradicted_by(runs))
 
     @property
     def n_contradicting(self) -> int:
-        """How many runs contradict their boxes anywhere."""
+        """Number of runs that contradict a box anywhere."""
         return int(self.contradicted.any(axis=(1, 2)).sum())
 
     @property
     def contradiction(self) -> str:
-        """How many runs contradict their boxes, and where the first does; empty where none does."""
+        """How many runs contradict their boxes, and where the first does; empty if none does."""
         if not self.contradicted.any():
             return ""
         run, n, i = (int(index) for index in np.argwhere(self.contradicted)[0])

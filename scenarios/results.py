@@ -34,7 +34,7 @@ EXPLORER = "explorer.html"
 
 
 def summary(result: StudyResult) -> dict[str, Any]:
-    """All numbers, for a JSON file; a margin beyond what was looked for is null."""
+    """All numbers, for a JSON file; a margin beyond the searched range is null."""
     material = result.material
     plans = result.find(PlansOutcome)
     return {

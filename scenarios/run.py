@@ -1,4 +1,4 @@
-"""Running a scenario: what it asks for is prepared, refused or done, one kind of study after the other."""
+"""Running a scenario: prepare, refuse or run what it asks for, one kind of study after another."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
 
 @dataclass(frozen=True, eq=False)
 class StudyResult:
-    """Everything that a run of a scenario found."""
+    """All findings of one run of a scenario."""
 
     task: Task
     outcomes: tuple[Outcome, ...]
-    """Of the kinds of studies that it asked for, in their order."""
+    """Outcomes of the requested kinds of studies, in order."""
 
     @property
     def scenario(self) -> Scenario:
@@ -35,7 +35,7 @@ class StudyResult:
 
     @property
     def material(self) -> Material:
-        """What its questions were answered with."""
+        """What the studies worked with."""
         return self.task.material
 
     @property
@@ -44,22 +44,22 @@ class StudyResult:
         return self.task.work
 
     def find(self, wanted: type[AnyOutcome]) -> AnyOutcome | None:
-        """The outcome of one kind, if there was such a study."""
+        """The outcome of one kind of study, if it was run."""
         return next((outcome for outcome in self.outcomes if isinstance(outcome, wanted)), None)
 
     @property
     def worst_verdict(self) -> Verdict | None:
-        """None where there were no plans to judge; of one that experiments were run for, the last verdict counts."""
+        """None where there were no plans to judge; for a plan decided by experiments, the last verdict counts."""
         verdicts = [verdict for outcome in self.outcomes for verdict in outcome.verdicts]
         return max(verdicts, key=list(Verdict).index, default=None)
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether some truth is outside its box: then an assumption is wrong."""
+        """Whether some true state is outside its box: then an assumption is wrong."""
         return any(outcome.is_contradicted for outcome in self.outcomes)
 
     def remarks(self) -> Iterator[str]:
-        """What there is to say besides tables, one line each: of the plans, of what they rest on, of other studies."""
+        """Remarks besides the tables, one line each: on the plans, on what they rest on, on other studies."""
         plans = self.find(PlansOutcome)
         if plans is not None:
             yield from plans.remarks()
@@ -70,7 +70,7 @@ class StudyResult:
 
 
 def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
-    """All that a scenario asks for; paths in it are relative to the folder."""
+    """Run everything that a scenario asks for; paths in it are relative to the folder."""
     source = Source.of(scenario, folder)
     prepared, tells = [], False
     for kind in kinds():
@@ -80,7 +80,7 @@ def run_study(scenario: Scenario, folder: Path, work: Work) -> StudyResult:
             prepared.append(run)
             tells = tells or kind.tells_contradictions
     if not prepared:
-        raise InputError("the scenario asks nothing: give initial_states in [study], with [control], or a plan")
+        raise InputError("the scenario asks for nothing: give initial_states in [study], with [control], or a plan")
     task = Task(scenario, gather(scenario, source, work, tells_contradictions=tells), work)
     return StudyResult(task, tuple(run(task) for run in prepared))
 
@@ -92,7 +92,7 @@ def certify_file(
     work: Work,
     heed: Callable[[Diagnosis], None] = lambda diagnosis: None,
 ) -> StudyResult:
-    """The plans in a file, and nothing else of what the scenario asks for; `heed` is told of doubts before the work."""
+    """Certify the plans in a file and do nothing else in the scenario; doubts go to `heed` before the work starts."""
     source = Source.of(scenario, folder)
     pairs = phase_pairs(scenario.settings(PlansSettings) or PlansSettings(), source.state_names)
     plans = plans_in(plan_file, source)
@@ -103,10 +103,12 @@ def certify_file(
 
 
 def diagnose_scenario(scenario: Scenario, folder: Path, plan_file: Path | None = None) -> Diagnosis:
-    """What stands out in its recorded runs and limits, and in the plans of a file or those that it names."""
+    """What stands out in its recorded runs and limits, and in the plans of a file or of the scenario."""
     source = Source.of(scenario, folder)
     if source.recorded is None:
-        raise InputError("the scenario simulates its plant: there are no recordings to look at, [data] would name them")
+        raise InputError(
+            "the scenario simulates its plant: there are no recordings to look at, which would be in [data]"
+        )
     if plan_file is None and scenario.plan is not None:
         plan_file = folder / scenario.plan
     plans = None if plan_file is None else plans_in(plan_file, source)

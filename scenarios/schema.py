@@ -1,8 +1,8 @@
-"""Scenarios: one TOML file that says which data, which assumptions, which limits and which plans.
+"""Scenarios: one TOML file that states the data, assumptions, limits and plans.
 
     title = "my reactor"
 
-    [data]                               # own recordings, or [plant] to simulate one of `rkhs_control.models`
+    [data]                               # your recordings, or [plant] to simulate one of `rkhs_control.models`
     file = "runs.csv"
     states = ["c_A", "c_B"]
     inputs = ["u"]
@@ -41,7 +41,7 @@ from ..models import PLANTS
 from .studies import kinds
 
 GENERAL = "study"
-"""The section that every scenario has, whether or not it is in the file; several kinds of studies share it."""
+"""The section that every scenario has, even if it is not in the file; several kinds of studies share it."""
 
 
 def _interval(ends: tuple[float, float]) -> tuple[float, float]:
@@ -53,8 +53,9 @@ def _interval(ends: tuple[float, float]) -> tuple[float, float]:
 def _known_plant(name: str) -> str:
     if name not in PLANTS and not re.fullmatch(r"[\w.]+:\w+", name):
         raise ValueError(
-            f"there is no plant {name!r}{_suggestion(name, list(PLANTS))}; there is {', '.join(PLANTS)}, and one of "
-            "your own is my_module:MyPlant"
+            f"there is no plant {name!r}{_suggestion(name, list(PLANTS))}; there is {', '.join(PLANTS)}, or "
+            ""
+            "your own as my_module:MyPlant"
         )
     return name
 
@@ -66,11 +67,11 @@ Count = Annotated[int, Field(ge=1)]
 ByState = NonNegative | list[NonNegative] | dict[str, NonNegative]
 Interval = Annotated[tuple[float, float], AfterValidator(_interval)]
 Weight = list[Finite] | list[list[Finite]]
-"""The diagonal of a matrix, or all of it."""
+"""The diagonal of a matrix, or the full matrix."""
 
 
 class Settings(BaseModel):
-    """A table of the file; keys that are not fields are refused."""
+    """A table in the file; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
@@ -79,26 +80,26 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 class PlantData(Settings):
-    """Record runs of a simulated plant: some with random inputs to learn from, then the plans of the controller."""
+    """Record runs of a simulated plant: some with random inputs to learn from, then the controller's plans."""
 
     name: Annotated[str, AfterValidator(_known_plant)]
-    """Of one in `rkhs_control.models`; or `my_module:MyPlant`, a plant of one's own in a module that is found in the
-    folder of the scenario or in the working directory."""
+    """A plant in `rkhs_control.models`; or `my_module:MyPlant`, your own plant in a module in the scenario's folder or
+    the working directory."""
     horizon: Count = 8
     exploration_runs: Count = 400
-    """With random initial states and inputs: kernels, norm bounds and the controller's models come from these."""
+    """Runs with random initial states and inputs, which determine kernels, norm bounds and the controller's models."""
     runs: Count | list[Count] = 800
-    """Of the controller's plans, from a number of initial states spread evenly, or a grid of so many per state."""
+    """Runs of the controller's plans: a number of evenly spread initial states, or grid points per state."""
     initial_states: dict[str, Interval] = {}
-    """Where runs start; a state that is not named, within its limits."""
+    """Where runs start; states not named here start within their limits."""
     inset: Annotated[float, Field(ge=0, lt=0.5)] = 0.08
-    """How far inside that range the initial states of the controller's plans stay, as a share of it."""
+    """How far inside that range the initial states of the controller's plans stay, as a share of the range."""
     keep_exploration: bool = False
-    """Let the runs with random inputs make boxes, too: only what was tried can be planned robustly."""
+    """Also build boxes from the runs with random inputs: only inputs that were tried can be planned robustly."""
     noise: ByState
-    """Of the recorded states, drawn uniformly up to this."""
+    """Noise on the recorded states, drawn uniformly up to this bound."""
     noise_bound: ByState
-    """What is assumed of it."""
+    """The noise bound that is assumed."""
 
 
 class FileData(Settings):
@@ -107,25 +108,25 @@ class FileData(Settings):
     file: Path
     """Relative to the scenario; `$NAME` in it stands for an environment variable."""
     states: list[str] = []
-    """The columns of the states, or of the outputs that were recorded; CSV files need them."""
+    """Columns of the states, or of the recorded outputs; required for CSV files."""
     inputs: list[str] = []
     horizon: Count | None = None
-    """Long recordings are cut into windows of so many steps."""
+    """Long recordings are cut into windows of this many steps."""
     stride: Count = 1
-    """A window begins every so many steps."""
+    """Steps between the starts of successive windows."""
     output_lags: Count = 1
-    """Windows begin with a history: so many outputs, the present one among them,"""
+    """Windows begin with a history: this many outputs, including the present one,"""
     input_lags: Annotated[int, Field(ge=0)] = 0
-    """and so many inputs before."""
+    """and this many past inputs."""
     every: Count = 1
     """Samples per step; inputs are averaged over a step."""
     noise_bound: ByState | None = None
-    """For all states, or one per state; files other than CSV carry their own."""
+    """One for all states, or one per state; files other than CSV carry their own."""
     disturbance_bound: ByState | None = None
-    """What unknown disturbances of the plant can do to a state; unlike noise, they also act while a plan runs."""
+    """How far unknown disturbances of the plant can move a state; unlike noise, they also act while a plan runs."""
     initial_state_noise: ByState | None = None
-    """How far the recorded initial states may be from the true ones: by default zero for whole runs; windows begin with
-    measured states, so for these it is the noise bound."""
+    """How far the recorded initial states may be from the true ones: by default zero for whole runs, and the noise
+    bound for windows, which begin with measured states."""
     state_units: list[str] = []
     input_units: list[str] = []
     sampling_time: Positive | None = None
@@ -133,58 +134,60 @@ class FileData(Settings):
     @model_validator(mode="after")
     def _windows_need_a_horizon(self) -> FileData:
         if self.horizon is None and self.stride != 1:
-            raise ValueError("stride is how far windows are apart, and needs horizon, which makes them")
+            raise ValueError("stride is the distance between windows, and needs horizon, which cuts them")
         for key, usual in (("output_lags", 1), ("input_lags", 0), ("every", 1)):
             if self.horizon is None and getattr(self, key) != usual:
-                raise ValueError(f"{key} says how windows are cut, and needs horizon, which makes them")
+                raise ValueError(f"{key} says how windows are cut, and needs horizon, which cuts them")
         return self
 
 
 class PredictorSettings(Settings):
-    """What is assumed of the plant, and how that is chosen."""
+    """What is assumed about the plant, and how it is chosen."""
 
     kernel: Literal[tuple(FAMILIES)] = "squared_exponential"  # type: ignore[valid-type]
     lengthscales: list[Positive | list[Positive]] | None = None
-    """Candidates; multiples of the spread of each coordinate by default."""
+    """Candidates; by default multiples of the spread of each coordinate."""
     per_dimension: bool = False
-    """Go on from the best candidate to a lengthscale for every coordinate."""
+    """Refine the best candidate to one lengthscale per coordinate."""
     prior: Literal["choose", "none", "affine"] = "choose"
-    """Kernels and norm bounds describe the plant, or what an affine function that is fitted to the runs leaves. What is
-    not said is chosen by the width of boxes on held-out blocks; where lengthscales or norm bounds are given, there is
-    none."""
+    """Whether kernels and norm bounds describe the plant itself, or the residual of an affine fit to the runs. If not
+    given, it is chosen by the width of boxes on held-out blocks; where lengthscales or norm bounds are given, there is
+    no prior."""
     arguments: Literal["choose", "uncertain", "measured"] = "choose"
-    """How uncertain histories of windows are taken: within their noise, or as measured, with an estimated bound."""
+    """How uncertain histories of windows are treated: within their noise, or as measured, with an estimated bound."""
     regularisations: list[Positive] = [1e-4, 1e-3, 1e-2, 1e-1]
     folds: Annotated[int, Field(ge=2)] = 5
     norm_estimate: NormEstimate = "least_norm"
     safety_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 3.0
     norm_bound: Positive | dict[str, Positive] | None = None
-    """Instead of an estimate: one for all, or one per state."""
+    """Replaces the estimate: one for all states, or one per state."""
     selection_runs: Annotated[int, Field(ge=2)] = 400
-    """At most so many recorded runs choose kernels and norm bounds; all test the choice."""
+    """Maximum number of recorded runs used to choose kernels and norm bounds; all runs test the choice."""
     selection_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """And at most this share of them: with 1.0, only held-out runs are a test."""
+    """Maximum share of the runs used for that: with 1.0, only held-out runs are a test."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of the recorded runs that is kept back to test the boxes:"""
+    """Share of the recorded runs that is held out to test the boxes:"""
     held_out_part: Literal["random", "end"] = "random"
-    """at random, windows in blocks; or the last windows of every recording, which a log that goes on would bring."""
+    """at random, windows in blocks; or the last windows of every recording, as if the log had continued."""
     compare_closed_form: bool = False
-    """Show beside the optimal bounds what the closed form of Proposition 3 would say."""
+    """Also show the closed form of Proposition 3, for comparison with the optimal bounds."""
     closed_form_nugget: NonNegative = 1e-5
-    """Added to its kernel matrix, as the authors do; without, it is wider still."""
+    """Added to its kernel matrix, as the authors do; without it, the bounds are wider still."""
     compare_affine_prior: bool = False
-    """Show beside them what the optimal bounds would say with an affine prior, with norm bounds estimated for it."""
+    """Also show the optimal bounds with an affine prior, with norm bounds estimated for it."""
 
     @model_validator(mode="after")
     def _is_a_comparison(self) -> PredictorSettings:
         if self.compare_affine_prior and self.prior == "affine":
-            raise ValueError("compare_affine_prior shows what an affine prior would change, and prior is that already")
+            raise ValueError(
+                "compare_affine_prior shows what an affine prior would change, but prior is already affine"
+            )
         return self
 
 
 @dataclass(frozen=True, eq=False)
 class BoxLimits(PlacedLimits):
-    """The limits of a scenario: a box each, infinite where there is no limit."""
+    """The limits of a scenario as boxes, infinite where there is no limit."""
 
     states: Box
     inputs: Box
@@ -192,20 +195,20 @@ class BoxLimits(PlacedLimits):
 
 
 class LimitSettings(Settings):
-    """Intervals by name; what has no name has no limit, and `inf` is no limit either."""
+    """Intervals by name; anything not named has no limit, and `inf` means no limit too."""
 
     states: dict[str, Interval] = {}
     inputs: dict[str, Interval] = {}
     input_rates: dict[str, Interval] = {}
 
     def over(self, state_names: tuple[str, ...], input_names: tuple[str, ...]) -> BoxLimits:
-        """With a place for every state and input."""
+        """The limits in the order of all states and inputs."""
         placed = Limits(states=self.states, inputs=self.inputs, rates=self.input_rates).over(state_names, input_names)
         return BoxLimits(**vars(placed))
 
 
 class ControlProblem(Settings):
-    """The controller that believes its model: a quadratic cost on kernel-ridge predictions."""
+    """The certainty-equivalent controller: a quadratic cost on kernel-ridge predictions."""
 
     state_weight: Weight
     input_weight: Weight
@@ -215,13 +218,13 @@ class ControlProblem(Settings):
 
 
 class Scenario(Settings):
-    """A whole file, but for the sections of studies: `scenario_class` has those, too."""
+    """A whole file except the sections of studies, which `scenario_class` adds."""
 
     title: str
     description: str = ""
     seed: Annotated[int, Field(ge=0)] = 0
     run_seconds: Positive | None = None
-    """What `rkhs-control run` takes on two cores, roughly, as measured: `rkhs-control list` shows it."""
+    """Rough measured time of `rkhs-control run` on two cores, as shown by `rkhs-control list`."""
     plant: PlantData | None = None
     data: FileData | None = None
     predictor: PredictorSettings = PredictorSettings()
@@ -230,8 +233,8 @@ class Scenario(Settings):
     plan: Path | None = None
     """A CSV file with plans to certify, relative to the scenario."""
     initial_state_noise: ByState | None = None
-    """How far the true initial state of a plan, or the outputs in its history, may be from those in it; by default as
-    far as recorded ones."""
+    """How far the true initial state of a plan, or the outputs in its history, may be from the stated ones; by default
+    as far as recorded ones."""
 
     @model_validator(mode="after")
     def _complete(self) -> Scenario:
@@ -246,26 +249,26 @@ class Scenario(Settings):
         return self
 
     def settings(self, wanted: type[AnySettings]) -> AnySettings | None:
-        """The section that is of this class."""
+        """The section of this class."""
         return next((section for section in vars(self).values() if isinstance(section, wanted)), None)
 
 
 @cache
 def scenario_class() -> type[Scenario]:
-    """`Scenario` with the sections of all kinds of studies; a section that kinds share has the keys of all of them."""
+    """`Scenario` with the sections of all kinds of studies; a section shared by several kinds has all their keys."""
     by_section: dict[str, list[type[Settings]]] = {}
     for kind in kinds():
         by_section.setdefault(kind.section, []).append(kind.settings)
     fields: dict[str, Any] = {}
     for name, parts in by_section.items():
-        # The last first: settings may build on those of a kind before them.
+        # Last kind first: its settings may build on those of an earlier kind.
         section = parts[0] if len(parts) == 1 else create_model(f"{name}_section", __base__=tuple(reversed(parts)))
         fields[name] = (section, section()) if name == GENERAL else (section | None, None)
     return create_model("Scenario", __base__=Scenario, **fields)
 
 
 def builtin_scenarios() -> dict[str, Path]:
-    """Those that come with the package, by name."""
+    """The scenarios that come with the package, by name."""
     folder = Path(str(resources.files(__package__)))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
@@ -273,10 +276,10 @@ def builtin_scenarios() -> dict[str, Path]:
 def load_scenario(
     name_or_file: str, changes: dict[str, Any] | None = None, other_names: Iterable[str] = ()
 ) -> tuple[Scenario, Path]:
-    """A scenario by name or file, and the folder that its paths are relative to.
+    """Load a scenario by name or file, and return it with the folder that its paths are relative to.
 
-    `changes` replace keys before anything is checked, by dotted names: `{"limits.states.c_B": [0.6, 2.0]}`. A name that
-    is not known may be a slip for one of `other_names`.
+    `changes` replace keys before anything is checked, by dotted names: `{"limits.states.c_B": [0.6, 2.0]}`. An unknown
+    name may be a typo for one of `other_names`.
     """
     builtin = builtin_scenarios()
     path = builtin.get(name_or_file, Path(name_or_file))
@@ -303,7 +306,7 @@ def load_scenario(
 
 
 def by_name(given: ByState | dict[str, Any], names: tuple[str, ...], what: str) -> float | FloatArray:
-    """A number for all, or an array with one for every name, however it was given."""
+    """A number for all, or an array with one entry per name, however it was given."""
     if isinstance(given, float | int):
         return float(given)
     if isinstance(given, dict):
@@ -318,7 +321,7 @@ def by_name(given: ByState | dict[str, Any], names: tuple[str, ...], what: str) 
 
 
 def state_pair(given: Sequence[str], names: tuple[str, ...], what: str) -> tuple[int, int]:
-    """The places of two different states."""
+    """The indices of two different states."""
     for name in given:
         if name not in names:
             raise InputError(f"{what} names {name!r}, but there is only {', '.join(names)}")
@@ -328,7 +331,7 @@ def state_pair(given: Sequence[str], names: tuple[str, ...], what: str) -> tuple
 
 
 def weight_matrix(given: Weight, size: int, what: str) -> FloatArray:
-    """A matrix from its diagonal, or as it is."""
+    """A matrix, given by its diagonal or in full."""
     array = np.array(given, dtype=np.float64) if len({np.size(row) for row in given}) == 1 else np.empty(0)
     matrix = np.diag(array) if array.ndim == 1 else array
     if matrix.shape != (size, size):
@@ -344,7 +347,7 @@ def _suggestion(word: str, known: list[str]) -> str:
 
 
 def _first_problem(error: ValidationError) -> str:
-    """One line about the first thing that is wrong."""
+    """One line about the first error."""
     problem = error.errors()[0]
     place = [str(part) for part in problem["loc"] if not _is_branch_of_union(part)]
     if problem["type"] == "extra_forbidden":
@@ -365,7 +368,7 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def _is_branch_of_union(part: Any) -> bool:
-    """Pydantic names the type that it tried last; readers of the file do not know those."""
+    """Pydantic names the type that it tried last, which means nothing to the file's author."""
     return isinstance(part, str) and ("[" in part or part in ("float", "int"))
 
 

@@ -1,4 +1,4 @@
-"""Runs of a simulated plant: where they start, and what is recorded of them."""
+"""Runs of a simulated plant: where they start, and what is recorded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .schema import PlantData, by_name
 
 
 def uniform(box: Box, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-    """Random points of a box."""
+    """Random points in a box."""
     return rng.uniform(box.lower, box.upper, (*shape, box.n_dims))
 
 
 def spread(settings: PlantData, limits: Box) -> FloatArray:
-    """Initial states inside the limits: a grid of so many per state, or evenly spread ones."""
+    """Initial states inside the limits: on a grid, or evenly spread."""
     room = settings.inset * (limits.upper - limits.lower)
     lower, upper = limits.lower + room, limits.upper - room
     if isinstance(settings.runs, int):
@@ -35,7 +35,7 @@ def spread(settings: PlantData, limits: Box) -> FloatArray:
 def record(
     plant: Plant, settings: PlantData, starts: FloatArray, inputs: FloatArray, rng: np.random.Generator
 ) -> Trajectories:
-    """Simulated runs with noise on all states but the initial ones."""
+    """Simulated runs, with noise on all states except the initial ones."""
     states = plant.simulate(starts, inputs)
     noise = by_name(settings.noise, plant.state_names, "plant.noise")
     states[:, 1:] += rng.uniform(-1.0, 1.0, states[:, 1:].shape) * noise

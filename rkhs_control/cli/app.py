@@ -24,7 +24,7 @@ from .peers import bench_peers
 
 
 class _Commands(TyperGroup):
-    """Options that are switches are shown as such, without a type."""
+    """Shows switches as switches, without a type."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)
@@ -39,7 +39,7 @@ app = typer.Typer(
     help="Will this planned input sequence keep the real plant within its limits? Answers from recorded data.",
     epilog="Start with `rkhs-control run cstr`. For your own data: `rkhs-control example my_plant` writes a scenario, "
     "recorded runs and a plan to start from; then `rkhs-control certify my_plant/scenario.toml --plan "
-    "my_plant/plan.csv`.\n\nExit codes: 0 certified, 2 undecided, 3 refuted, 1 error, or a study that does not come "
+    "my_plant/plan.csv`.\n\nExit codes: 0 certified, 2 undecided, 3 refuted, 1 error, or a study that did not come "
     "out as it should, 130 interrupted; `verify` has its own: 0 accepted, 1 rejected, 4 unreadable; `doctor`: 0 no "
     "problems, 1 some.",
     no_args_is_help=True,
@@ -50,11 +50,11 @@ app.add_typer(bench_app, name="bench")
 
 INTERRUPTED = 130
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Keep the numbers in this file.", dir_okay=False)]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the numbers to this file.", dir_okay=False)]
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder for the results; results/NAME by default.", file_okay=False)
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Of the random numbers, instead of the scenario's.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Random seed, instead of the scenario's.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -89,7 +89,7 @@ def run(
     scenario: Annotated[
         str,
         typer.Argument(
-            help="A name that `rkhs-control list` shows, or a TOML file of your own.", autocompletion=_scenario_names
+            help="A name from `rkhs-control list`, or a TOML file of your own.", autocompletion=_scenario_names
         ),
     ],
     out: Out = None,
@@ -101,11 +101,11 @@ def run(
 ) -> None:
     """Run a scenario: record or load runs, build predictors, certify plans, draw figures.
 
-    What is finished is kept in the folder of the results until all of it is: after an interruption, the same command
-    goes on from there.
+    Finished parts are kept in the results folder until the run is complete: after an interruption, the same command
+    resumes from there.
 
-    The exit code is that of the worst verdict: 0 certified, 2 undecided, 3 refuted; 1 is an error, or a study that
-    does not come out as it should.
+    The exit code is that of the worst verdict: 0 certified, 2 undecided, 3 refuted; 1 is an error,
+    or a study that did not come out as it should.
     """
     from ..scenarios.paper import STUDIES, paper_study
     from ..scenarios.results import ResultFolder
@@ -116,7 +116,7 @@ def run(
     folder = ResultFolder.of(scenario, out)
     if scenario in STUDIES:
         if changes:
-            raise InputError(f"{scenario} is an experiment of the paper: it has no keys to set")
+            raise InputError(f"{scenario} is one of the paper's experiments: it has no keys to set")
         with workers(jobs, cluster, context) as n_jobs:
             raise typer.Exit(
                 show_paper(paper_study(scenario), 1 if seed is None else seed, n_jobs, folder, fresh=fresh)
@@ -136,7 +136,7 @@ def certify(
         typer.Option(
             "--plan",
             help="CSV with the columns step (or time), the states and the inputs: the initial state in the first row, "
-            "inputs in every row. A column `plan` tells several plans apart.",
+            "inputs in every row. With several plans, a column `plan` says which row belongs to which.",
         ),
     ],
     out: Out = None,
@@ -148,8 +148,8 @@ def certify(
 ) -> None:
     """Certify the plans in a file against the data and limits of a scenario.
 
-    What `doctor` finds doubtful is said first. Exit code 0 if all are certified, 3 if any is refuted, else 2; 1 is an
-    error, and then nothing is written.
+    Any doubts that `doctor` has are printed first. Exit code 0 if all are certified, 3 if any is refuted, else 2; 1 is
+    an error, and then nothing is written.
     """
     from ..scenarios.paper import STUDIES
     from ..scenarios.results import ResultFolder
@@ -158,7 +158,7 @@ def certify(
     from .show import show_study
 
     if scenario in STUDIES:
-        raise InputError(f"{scenario} is an experiment of the paper, without data that a plan could be certified with")
+        raise InputError(f"{scenario} is one of the paper's experiments and has no data to certify a plan with")
     folder = ResultFolder.of(scenario, out)
     loaded, base = load_scenario(scenario, parsed(changes))
     seed = loaded.seed if seed is None else seed
@@ -173,23 +173,23 @@ app.command()(doctor)
 @app.command()
 def verify(
     certificate: Annotated[
-        Path, typer.Argument(help="A JSON file that `run`, `certify`, Certificate.save or InvariantRegion.save wrote.")
+        Path, typer.Argument(help="A JSON file written by `run`, `certify`, Certificate.save or InvariantRegion.save.")
     ],
     data: Annotated[
-        Path | None, typer.Option("--data", help="The recordings, CSV or NPZ: are the samples in the proof in them?")
+        Path | None, typer.Option("--data", help="The recordings, CSV or NPZ: do they contain the proof's samples?")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The last line only.", metavar="")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the last line.", metavar="")] = False,
     work: Annotated[
-        int | None, typer.Option("--work", min=1, help="How much may be done; ten million take about a second.")
+        int | None, typer.Option("--work", min=1, help="Limit on the work; ten million units take about a second.")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes for the cells of a region.")] = 1,
 ) -> None:
     """Prove every bound in a certificate again, in ball arithmetic and without the code that made it.
 
-    Of a region as well: that the limits are kept for ever.
+    For a region, also prove again that the limits are kept for ever.
 
-    Exit codes of its own: 0 accepted, whatever the verdict, which is printed; 1 rejected; 4 unreadable. The checker is
-    one file that needs python-flint alone, rkhs_control/checker.py: copy it out and run it as `python checker.py
+    Has its own exit codes: 0 accepted, whatever the printed verdict is; 1 rejected; 4 unreadable. The checker is a
+    single file that needs only python-flint, rkhs_control/checker.py: copy it anywhere and run `python checker.py
     plan.json`.
     """
     from ..checker import main as check
@@ -206,9 +206,9 @@ app.command()(example)
 
 @bench_app.command("envelope")
 def bench_envelope(json_file: JsonFile = None) -> None:
-    """Time a bound by the path, the conic programmes, the alternating method and the closed form.
+    """Time one bound by the path, the conic programmes, the alternating method and the closed form.
 
-    Takes a few minutes, nearly all of them in the conic solver at 800 samples.
+    Takes a few minutes, nearly all of it in the conic solver at 800 samples.
     """
     from . import benchmarks as bench
     from . import tables as console
@@ -229,7 +229,7 @@ def bench_certify(
     cluster: Cluster = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Time certificates of the CSTR scenario: one plan, and many plans per second. Takes about two minutes."""
+    """Time the certification of CSTR plans: one plan, and plans per second for many. Takes about two minutes."""
     from dataclasses import asdict
 
     from ..scenarios.material import Work
@@ -246,11 +246,11 @@ def bench_certify(
 
 @bench_app.command("leaderboard")
 def bench_leaderboard(
-    queries: Annotated[int, typer.Option("--queries", min=2, help="How many to bound in every contest.")] = 100,
+    queries: Annotated[int, typer.Option("--queries", min=2, help="How many queries to bound in every contest.")] = 100,
     out: Out = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Compare all envelopes on the same data: width, share of queries that hold the truth, time per bound.
+    """Compare all envelopes on the same data: width, how often they contain the truth, time per bound.
 
     Takes less than a minute.
     """
@@ -304,7 +304,7 @@ bench_app.command("peers")(bench_peers)
 def bench_soundness(
     context: typer.Context,
     cases: Annotated[
-        int, typer.Option("--cases", min=1, help="Problems; each has about 145 bounds, so 7,000 of them a million.")
+        int, typer.Option("--cases", min=1, help="Problems of about 145 bounds each; 7,000 make a million bounds.")
     ] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
     jobs: Jobs = ALL_CORES,
@@ -313,15 +313,15 @@ def bench_soundness(
     json_file: JsonFile = None,
     norm_factor: Annotated[
         float,
-        typer.Option("--norm-factor", min=0.5, max=2.0, help="Times all norm bounds: 0.999999999 must find escapes."),
+        typer.Option("--norm-factor", min=0.5, max=2.0, help="Scales all norm bounds: 0.999999999 must find escapes."),
     ] = 1.0,
-    case: Annotated[int | None, typer.Option("--case", min=0, help="This problem alone.")] = None,
+    case: Annotated[int | None, typer.Option("--case", min=0, help="Run only this problem.")] = None,
 ) -> None:
     """Attack the bounds with worst-case truths in exact arithmetic: all kernels and envelopes, scales 1e-40 to 1e40.
 
-    Truths that escape a bound, and assumptions that are called refuted though they hold, are defects. Exit code 1 if
-    there are any. Takes about half a minute for 200 problems on two cores. After an interruption, the same command goes
-    on from the problems that are done, which are kept in results/soundness.
+    Truths that escape a bound, and assumptions called refuted although they hold, are defects. Exit code 1 if
+    there are any. Takes about half a minute for 200 problems on two cores. Finished problems are kept in
+    results/soundness: after an interruption, the same command resumes from there.
     """
     from dataclasses import asdict
 
@@ -349,8 +349,8 @@ def bench_soundness(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: what the user can mend is one line, not a traceback, and exits with 1."""
-    # Processes share the work; threads inside the linear algebra would only wait for each other.
+    """Entry point: an error that the user can fix is one line, not a traceback, and exits with 1."""
+    # The work is shared by processes; threads inside the linear algebra would only wait for each other.
     for library in ("OPENBLAS", "MKL", "OMP"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     with warnings.catch_warnings():
@@ -365,7 +365,7 @@ def _exit_code(arguments: list[str] | None) -> int:
         code = app(arguments, prog_name="rkhs-control", standalone_mode=False)
     except usage_error as error:
         text, code = error.format_message(), 1
-        message = f"{text} (--help tells more)" if text else ""  # where the help itself was shown
+        message = f"{text} (see --help)" if text else ""  # empty where the help itself was shown
     except (RkhsControlError, OSError) as error:
         message, code = str(error), 1
     except (typer.Abort, KeyboardInterrupt):
@@ -378,7 +378,7 @@ def _exit_code(arguments: list[str] | None) -> int:
 
 
 def _show_note(message: str) -> None:
-    """A warning in one line, without its place in the code."""
+    """A warning on one line, without its location in the code."""
     Console(stderr=True).print(f"[yellow]note:[/yellow] {escape(message)}", highlight=False, soft_wrap=True)
 
 
@@ -390,4 +390,4 @@ def _require_folder(file: Path | None) -> None:
 def _keep(content: Any, file: Path | None, screen: Console) -> None:
     if file is not None:
         file.write_text(json.dumps(content, indent=2) + "\n")
-        screen.print(f"kept in {file}")
+        screen.print(f"written to {file}")

@@ -43,7 +43,7 @@ class BenchProblem:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One method on one problem; times in seconds, of which a band takes two bounds per query."""
+    """One method on one problem; times in seconds. A band takes two bounds per query."""
 
     problem: str
     n_samples: int
@@ -56,7 +56,7 @@ class Measurement:
     largest_relative_gap: float | None
     mean_active: float | None
     mean_width: float
-    """Over the queries that all methods were asked."""
+    """Over the queries that all methods bounded."""
     peak_memory_mb: float | None
 
 
@@ -71,7 +71,7 @@ def example_1(gridded: bool, n_queries: int = 100) -> BenchProblem:
 
 
 def smooth_sequences(n: int = 800, n_queries: int = 100) -> BenchProblem:
-    """Two states and the eight inputs with which a controller steers them home, as in the paper's Example 3."""
+    """Two states and the eight inputs with which a controller regulates them, as in the paper's Example 3."""
     rng = np.random.default_rng(2)
 
     def sequences(count: int) -> FloatArray:
@@ -91,7 +91,7 @@ def random_design(n: int = 800, n_queries: int = 20) -> BenchProblem:
 
 
 def large(n: int, n_dims: int = 3, n_queries: int = 5, lengthscale: float | None = None) -> BenchProblem:
-    """Inputs all over a cube in three dimensions, or more, with noise that limits what many samples can tell."""
+    """Inputs all over a cube in three dimensions, or more, with noise that limits what many samples can reveal."""
     rng = np.random.default_rng(4)
     X, queries = rng.uniform(-1.0, 1.0, (n, n_dims)), rng.uniform(-1.0, 1.0, (n_queries, n_dims))
     name, default = f"large, {n_dims}-D", 0.5 if n_dims <= 3 else 1.5
@@ -119,7 +119,7 @@ def _known_function(
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """A band, and how long it took to get ready for it and per bound, in seconds."""
+    """A band, with the setup time and the time per bound, in seconds."""
 
     band: Band
     setup_s: float
@@ -130,7 +130,7 @@ def timed(problem: BenchProblem, family: type[Envelope], options: dict[str, Any]
     """One method on some queries of a problem."""
     began = time.perf_counter()
     envelope = family(problem.data, problem.kernel, problem.norm_bound, **options)
-    envelope.bounds(problem.queries[-1:])  # compiles, factorises, and whatever else is done once
+    envelope.bounds(problem.queries[-1:])  # compiles, factorises, and does whatever else is done only once
     ready = time.perf_counter()
     band = envelope.bounds(queries)
     done = time.perf_counter()
@@ -147,7 +147,7 @@ _METHODS: dict[str, tuple[type[Envelope], dict[str, Any]]] = {
 
 
 def run(progress: _Progress = lambda message: None) -> dict[str, Any]:
-    """The whole benchmark: the machine, and a measurement for every method and problem."""
+    """The whole benchmark: the machine, and one measurement per method and problem."""
     measurements: list[Measurement] = []
     for problem, n_conic in (
         (example_1(gridded=True), 10),
@@ -184,7 +184,7 @@ class PlanMeasurement:
 
 
 def run_plans(work: Work, n_plans: int = 1000) -> list[PlanMeasurement]:
-    """How long it takes to certify plans of the CSTR scenario, predictors built."""
+    """How long it takes to certify plans of the CSTR scenario once the predictors are built."""
     scenario, folder = load_scenario("cstr")
     material = gather(scenario, Source.of(scenario, folder), work)
     assert material.control is not None
@@ -229,7 +229,7 @@ def run_plans(work: Work, n_plans: int = 1000) -> list[PlanMeasurement]:
 
 
 def _compare(problem: BenchProblem, n_conic: int, progress: _Progress) -> Iterator[Measurement]:
-    """All methods on one problem; the conic ones, which are slow, on its first few queries."""
+    """All methods on one problem; the slow conic ones only on its first few queries."""
     raw = {}
     for method in _METHODS:
         progress(f"{method}, {len(problem.data)} samples, {problem.name}")
@@ -266,7 +266,7 @@ def mean_active(band: Band) -> float | None:
 
 
 def _in_fresh_process(n: int, n_dims: int) -> Measurement:
-    """The path alone on many samples, where the peak memory is its own."""
+    """The path alone on many samples, in a process of its own so that the peak memory is its own too."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_measure_large, (n, n_dims))
 
@@ -278,7 +278,7 @@ def _measure_large(n: int, n_dims: int) -> Measurement:
 
 
 def peak_memory_mb() -> float:
-    """Of this process alone: what `getrusage` says on Linux begins with its parent's."""
+    """Of this process alone: on Linux, `getrusage` starts from the parent's value."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))

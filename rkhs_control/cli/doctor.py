@@ -21,15 +21,15 @@ def doctor(
     scenario: Annotated[str, typer.Argument(help="A TOML file with your data and limits.")],
     plan: Annotated[
         Path | None,
-        typer.Option("--plan", help="CSV with plans, as for `certify`; by default the one that the scenario names."),
+        typer.Option("--plan", help="CSV with plans, as for `certify`; by default the one named in the scenario."),
     ] = None,
     changes: Set = None,
 ) -> None:
     """Look at the recordings of a scenario, and at a plan, before anything is computed.
 
-    Columns that never change, saturation, quantisation, outliers and readings that drive the norm, noise bounds beside
-    signals, plans and limits outside of what was recorded (wrong units?), too few runs. Exit code 0 if there are no
-    problems, warnings or not; 1 if there are, or on an error.
+    Looks for columns that never change, saturation, quantisation, outliers and readings that drive the norm, noise
+    bounds out of proportion to the signals, plans and limits outside the recorded range (wrong units?), and too few
+    runs. Exit code 0 if there are no problems, with or without warnings; 1 if there are, or on an error.
     """
     from ..scenarios.run import diagnose_scenario
     from ..scenarios.schema import load_scenario
@@ -45,7 +45,7 @@ def doctor(
 
 
 def show_doubts(diagnosis: Diagnosis) -> None:
-    """Problems and warnings on the error stream, where they do not mix with results."""
+    """Print problems and warnings to the error stream, apart from the results."""
     screen = Console(stderr=True)
     for finding in diagnosis.of("problem", "warning"):
         _show(finding, screen)

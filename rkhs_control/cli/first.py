@@ -1,4 +1,4 @@
-"""`rkhs-control list` and `rkhs-control example`: what there is to run, and files to start from."""
+"""`rkhs-control list` and `rkhs-control example`: what can be run, and files to start from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 class _Example(StrEnum):
-    """What can be written to start from."""
+    """The examples that can be written."""
 
     CSV = "csv"
     LONG_RECORDING = "long-recording"
@@ -35,7 +35,7 @@ def list_scenarios() -> None:
 
 
 def rough_time(seconds: float | None) -> str:
-    """Whole minutes, or tens of seconds up to two minutes; nothing where it was not measured."""
+    """Whole minutes, or tens of seconds up to two minutes; empty where it was not measured."""
     if seconds is None:
         return ""
     if seconds < 115:
@@ -49,13 +49,14 @@ def example(
         _Example,
         typer.Option(
             "--kind",
-            help="csv: a scenario, recorded runs and a plan. long-recording: the same from one long log of outputs and "
+            help="csv: a scenario, recorded runs and a plan. long-recording: the same, from one long log of outputs "
+            "and "
             "inputs. do-mpc: recorded runs, and a script that certifies and filters a do-mpc controller.",
         ),
     ] = _Example.CSV,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 0,
 ) -> None:
-    """Write data, and a scenario or a script that uses them, into a folder: to try, and to change."""
+    """Write data, and a scenario or script that uses them, into a folder, to try out and to modify."""
     from ..scenarios.example import next_command, write_example
 
     written = write_example(folder, seed, kind.value)

@@ -1,7 +1,7 @@
-"""All envelopes on the same data: how wide, how often right, how quick.
+"""All envelopes on the same data: how wide, how often right, how fast.
 
-The truth is known in every contest, so that containment can be counted. What each method promises is said beside it: a
-bound that held at every query here is not thereby a guarantee.
+The truth is known in every contest, so containment can be counted. Each method's promise is stated beside it: a bound
+that held at every query here is not therefore a guarantee.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from .benchmarks import BenchProblem, example_1, timed
 
 CERTAIN, WITH_SLOPE, PROBABLE = "for certain", "if the slope is right", "with 99 %, Gaussian noise"
 OPTIMAL = "optimal"
-"""The method that the others are compared with; it is the first of them."""
+"""The method that the others are compared with; it comes first."""
 
-_MARGIN = 1.5  # norm bounds, as multiples of the norm (or of what is known of it)
+_MARGIN = 1.5  # norm bounds, as multiples of the norm (or of what is known about it)
 _SLOPE_MARGIN = 1.1
 
 
 @dataclass(frozen=True, eq=False)
 class Contest:
-    """Data and queries to bound, and the truth there."""
+    """Data, queries to bound, and the truth at these."""
 
     problem: BenchProblem
     truth: FloatArray
@@ -58,12 +58,12 @@ class Entry:
     n_samples: int
     method: str
     holds: str
-    """Under which condition the bounds hold, next to those that all methods share."""
+    """The condition under which the bounds hold, besides those that all methods share."""
     mean_width: float
     times_optimal: float
-    """The mean width as a multiple of that of the optimal bounds."""
+    """The mean width as a multiple of the optimal bounds' mean width."""
     contained: float
-    """Share of the queries at which the truth lies within the bounds."""
+    """Share of the queries where the truth lies within the bounds."""
     setup_s: float
     bound_s: float
 
@@ -90,7 +90,7 @@ METHODS = {
 
 
 def run(work: Work, n_queries: int = 100) -> list[Entry]:
-    """All methods in all contests, the narrowest first."""
+    """All methods in all contests, narrowest first."""
     entries: list[Entry] = []
     for name, make in CONTESTS.items():
         with work.stage(name) as progress:
@@ -136,7 +136,7 @@ def henon_contest(gridded: bool, n_queries: int) -> Contest:
 def cstr_contest(rng: np.random.Generator, n_queries: int, n_runs: int = 300) -> Contest:
     """`c_B` of the reactor after eight steps, from two initial states and eight inputs.
 
-    Nobody knows the norm of that function; the bound is 1.5 times what 1,000 simulations without noise show of it.
+    The norm of that function is unknown; the bound is 1.5 times the least norm that 1,000 noise-free simulations imply.
     """
     plant, n_steps, noise, noise_bound = CSTR(), 8, 0.05, 0.06
     lower = np.concatenate([plant.state_limits.lower, np.tile(plant.input_limits.lower, n_steps)])
@@ -189,7 +189,7 @@ CONTESTS: dict[str, Callable[[np.random.Generator, int], Contest]] = {
 
 
 def leaderboard_figure(entries: list[Entry]) -> Any:
-    """Mean widths, a panel per contest; what holds on a further condition is hatched."""
+    """Mean widths, one panel per contest; bounds that need a further condition are hatched."""
     from matplotlib.patches import Patch
 
     problems = list(dict.fromkeys(entry.problem for entry in entries))

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they are read."""
+"""Options shared by several commands, and how they are parsed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ Cluster = Annotated[
     ),
 ]
 
-Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Begin again, without the finished parts that an interrupted run has kept.")
-]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, ignoring any finished parts of an interrupted run.")]
 
 Set = Annotated[
     list[str] | None,
@@ -37,7 +35,7 @@ Set = Annotated[
 
 
 def parsed(changes: list[str] | None) -> dict[str, Any]:
-    """`key=value` with values as in TOML; a bare word is a text."""
+    """`key=value` with values as in TOML; a bare word is a string."""
     found = {}
     for change in changes or []:
         key, separator, text = change.partition("=")
@@ -52,12 +50,12 @@ def parsed(changes: list[str] | None) -> dict[str, Any]:
 
 @contextmanager
 def workers(jobs: int, cluster: str | None, context: Any) -> Iterator[int]:
-    """How many jobs to ask for within: processes of this machine, or all workers of a cluster that is open as long."""
+    """The number of jobs to use inside: processes on this machine, or all workers of a cluster, open meanwhile."""
     if cluster is None:
         yield jobs
         return
     if context.get_parameter_source("jobs").name != "DEFAULT":
-        raise InputError("--cluster stands instead of --jobs: give one of them")
+        raise InputError("--cluster replaces --jobs: give only one of them")
     from ..cluster import on_cluster
 
     with on_cluster(cluster):

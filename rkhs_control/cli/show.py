@@ -1,4 +1,4 @@
-"""Run a study with progress bars, print what it found, and keep it: what `run` and `certify` do."""
+"""Run a study with progress bars, print its findings and save them, for `run` and `certify`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXIT_CODES = {"CERTIFIED": 0, "UNDECIDED": 2, "REFUTED": 3}
 
 @contextmanager
 def kept_parts(folder: Path, fresh: bool, screen: Console) -> Iterator[Parts]:
-    """Finished parts are kept in the folder until all of the work is done; a word on them, if there were any."""
+    """Keep finished parts in the folder until all the work is done, and say so if there were any."""
     began = None
     try:
         with restartable(folder, fresh=fresh) as began:
@@ -33,7 +33,7 @@ def kept_parts(folder: Path, fresh: bool, screen: Console) -> Iterator[Parts]:
         raise
     except BaseException:
         if began is not None and (began.n_kept or began.n_taken):
-            text = f"finished parts are kept in {began.folder}: the same command goes on from there, --fresh does not"
+            text = f"finished parts are kept in {began.folder}: the same command resumes there, --fresh starts over"
             Console(stderr=True).print(escape(text), highlight=False, soft_wrap=True)
         raise
     finally:
@@ -43,7 +43,7 @@ def kept_parts(folder: Path, fresh: bool, screen: Console) -> Iterator[Parts]:
 
 
 def _forget(parts: Parts) -> None:
-    """Of work that was refused, and would be refused again, nothing stays: not even an empty folder."""
+    """Leave nothing behind of work that was refused, and would be again: not even an empty folder."""
     parts.remove()
     with suppress(OSError):
         parts.folder.parent.rmdir()
@@ -53,7 +53,7 @@ def _forget(parts: Parts) -> None:
 def show_study(
     study: Callable[[Work], StudyResult], seed: int, jobs: int, results: ResultFolder, *, fresh: bool = False
 ) -> int:
-    """Run a study with progress bars, print what it found, keep it, and return the exit code."""
+    """Run a study with progress bars, print its findings, save them, and return the exit code."""
     screen, folder = Console(), results.folder
     with kept_parts(folder, fresh, screen), console.progress_bars(screen) as announce:
         work = Work(seed, jobs, announce)
@@ -68,7 +68,7 @@ def show_study(
         screen.print(remark, highlight=False, soft_wrap=True)
     _claim(results, screen)
     screen.print(
-        f"{sum(work.timings.values()):.0f} s; all results are in {folder}: begin with {folder / 'report.html'}",
+        f"{sum(work.timings.values()):.0f} s; all results are in {folder}: start with {folder / 'report.html'}",
         soft_wrap=True,
     )
     verdict = result.worst_verdict
@@ -76,9 +76,11 @@ def show_study(
 
 
 def _claim(results: ResultFolder, screen: Console) -> None:
-    """Note whose results these are, and say so if they were another's."""
+    """Record which scenario these results belong to, and say so if they replaced another's."""
     if results.other_owner:
-        replaced = escape(f"{results.folder} had results of {results.other_owner}; those of this run took their place")
+        replaced = escape(
+            f"{results.folder} had results of {results.other_owner}; they were replaced by those of this run"
+        )
         screen.print(f"[yellow]{replaced}[/yellow]", highlight=False, soft_wrap=True)
     results.claim()
 
@@ -86,7 +88,7 @@ def _claim(results: ResultFolder, screen: Console) -> None:
 def show_paper(
     study: Callable[[Work], PaperResult], seed: int, jobs: int, results: ResultFolder, *, fresh: bool = False
 ) -> int:
-    """Run an experiment of the paper, print its numbers beside ours, keep them; 1 if some should not differ."""
+    """Run one of the paper's experiments, print its numbers beside ours, save them; 1 if any differs unexplained."""
     screen = Console()
     with kept_parts(results.folder, fresh, screen), console.progress_bars(screen) as announce:
         work = Work(seed, jobs, announce)

@@ -26,9 +26,9 @@ _COLOURS = {"CERTIFIED": "green", "UNDECIDED": "yellow", "REFUTED": "red"}
 
 @contextmanager
 def progress_bars(console: Console) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Yields `announce(stage)`, which adds a bar and returns what to report `(done, total)` to.
+    """Yields `announce(stage)`, which adds a bar and returns a callback for `(done, total)`.
 
-    Where there is no terminal, a line for every quarter of a stage.
+    Without a terminal, it prints a line for every quarter of a stage.
     """
     if not console.is_terminal:
         yield lambda stage: _lines(console, stage)
@@ -62,7 +62,7 @@ def _lines(console: Console, stage: str) -> Callable[[int, int], None]:
 
 
 def listing_table(listing: Listing) -> Table:
-    """What a study lists, verdicts in their colours."""
+    """A study's listing, with coloured verdicts."""
     table = Table(title=_text(listing.title), caption=_text(listing.caption) or None, **_COMPACT)
     for number, header in enumerate(listing.header):
         table.add_column(
@@ -79,15 +79,15 @@ def listing_table(listing: Listing) -> Table:
 
 
 def study_remarks(result: StudyResult) -> Iterator[str]:
-    """What else there is to say, one line each."""
+    """Further remarks, one line each."""
     for remark in result.remarks():
         yield f"[yellow]{_text(remark)}[/yellow]" if remark == result.material.doubt else _text(remark)
     if result.is_contradicted:
-        yield "[red]a true state lies outside its box or a verdict is wrong: an assumption does not hold[/red]"
+        yield "[red]a true state is outside its box or a verdict is wrong: an assumption does not hold[/red]"
 
 
 def paper_table(result: PaperResult) -> Table:
-    """Numbers of the paper beside ours, with a line on every difference."""
+    """The paper's numbers beside ours, with a line on every difference."""
     table = Table("", "printed", "ours", "", "", title=escape(result.title), box=box.SIMPLE_HEAD)
     for row in result.rows:
         table.add_row(
@@ -101,7 +101,7 @@ def paper_table(result: PaperResult) -> Table:
 
 
 def bench_table(measurements: list[dict[str, Any]]) -> Table:
-    """A row per problem and method."""
+    """One row per problem and method."""
     table = Table(
         "problem",
         "samples",
@@ -111,7 +111,7 @@ def bench_table(measurements: list[dict[str, Any]]) -> Table:
         "gap",
         "width",
         "memory",
-        caption="times faster: than the faster conic programme; gap: the largest, relative; --json keeps more",
+        caption="times faster: than the faster conic programme; gap: largest relative gap; --json saves more",
         **_COMPACT,
     )
     for column in (table.columns[1], *table.columns[3:]):
@@ -166,7 +166,7 @@ def scale_table(points: list[dict[str, Any]], slopes: list[dict[str, Any]]) -> T
 
 
 def plans_table(rows: list[dict[str, Any]]) -> Table:
-    """Certifying plans, a row per method."""
+    """Times to certify plans, one row per method."""
     table = Table("method", "samples", "one plan", "per bound", "plans per second", "faster than conic, per bound")
     for row in rows:
         table.add_row(
@@ -181,7 +181,7 @@ def plans_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def leaderboard_table(entries: list[dict[str, Any]]) -> Table:
-    """A row per contest and method, the narrowest first."""
+    """One row per contest and method, narrowest first."""
     table = Table(
         "contest",
         "method",
@@ -190,8 +190,8 @@ def leaderboard_table(entries: list[dict[str, Any]]) -> Table:
         "truth in",
         "per bound",
         "holds",
-        caption="width: of the bounds, on average; truth in: share of the queries; holds: beyond what all methods "
-        "assume, a noise and a norm bound",
+        caption="width: mean width of the bounds; truth in: share of the queries; holds: condition beyond what all "
+        "methods assume, a noise and a norm bound",
         **_COMPACT,
     )
     for column in table.columns[2:6]:
@@ -214,7 +214,7 @@ def leaderboard_table(entries: list[dict[str, Any]]) -> Table:
 
 
 def soundness_table(total: dict[str, Any]) -> Table:
-    """What came out of a campaign against the bounds."""
+    """The results of a campaign against the bounds."""
     table = Table(
         "problems",
         Column("bounds", no_wrap=True),
@@ -224,8 +224,8 @@ def soundness_table(total: dict[str, Any]) -> Table:
         "other errors",
         "tightest miss",
         "seconds",
-        caption="close: a truth comes within 1e-9 of the bound, as a share of it; tightest miss: the nearest that any "
-        "came, negative if it escaped; seconds: of work, by all processes together",
+        caption="close: a truth comes within a relative 1e-9 of the bound; tightest miss: the closest that any "
+        "truth came, negative if it escaped; seconds: of work, summed over all processes",
         **_COMPACT,
     )
     table.add_row(
@@ -247,17 +247,17 @@ def soundness_remarks(total: dict[str, Any], seed: int, norm_factor: float) -> I
             if found["kind"] == "escape"
             else f"{found['error']}: {found['message']}"
         )
-        yield _text(f"{found['kind']}, {found['method']}: {said}; again: rkhs-control bench soundness {again}")
+        yield _text(f"{found['kind']}, {found['method']}: {said}; rerun: rkhs-control bench soundness {again}")
     if norm_factor < 1.0:
         yield f"norm bounds were multiplied by {norm_factor!r}: truths must escape, and refusals are right"
     if total["undecided"]:
-        yield f"bounds that are as good as equal to a truth, on whichever side: {total['undecided']:,}"
+        yield f"bounds practically equal to a truth, on either side: {total['undecided']:,}"
     if total["infinite"]:
-        yield f"bounds that are infinite, and so say nothing: {total['infinite']:,}"
+        yield f"infinite bounds, which say nothing: {total['infinite']:,}"
 
 
 def _text(given: str) -> str:
-    """A user's words, with nothing in them that would change the terminal."""
+    """A user's text, without anything that would control the terminal."""
     return escape(printable(given))
 
 

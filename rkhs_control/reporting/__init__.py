@@ -1,8 +1,8 @@
-"""Reports: what certificates say, what that rests on and how to check it, as one HTML file.
+"""Reports: what certificates say, what they rest on and how to check them, as one HTML file.
 
 A report is a `page`: a headline and sections, each a title and paragraphs (texts), tables, galleries of pictures and
-commands. What is said of `plans` and of `assumptions` are such sections; further ones are given to `Report`, or to
-`write_report`, as they are.
+commands. `plans` and `assumptions` build such sections; further ones can be passed to `Report` or `write_report` as
+they are.
 """
 
 from .document import Report as Report

@@ -1,4 +1,4 @@
-"""The section on assumptions: kernels, norm and noise bounds, and how near the data come to refuting them."""
+"""The section on assumptions: kernels, norm and noise bounds, and how close the data come to refuting them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from .labels import state_label
 from .page import Block, Gallery, Picture, Section, Table
 from .palette import BLUE, DARK_RED, RED
 
-_FURTHER_DOWN = 0.5  # the frontier is drawn down to this share of the noise bound
+_FURTHER_DOWN = 0.5  # the frontier is drawn down to this fraction of the noise bound
 _PICTURES_UP_TO = 6
 
 
 def assumptions_section(
     predictor: MultiStepPredictor, step: int, state: int, *, why: str, start_noise: FloatArray | None = None
 ) -> Section:
-    """All assumptions, and the frontiers of the states at one step (from 0), that of `state` first.
+    """All assumptions, and the frontiers of the states at one step (from 0), starting with `state`.
 
-    `start_noise` is how far the true initial states of plans may be from those in them.
+    `start_noise` is how far the true initial states of plans may be from the stated ones.
     """
     runs = predictor.runs
     start = "the initial state" if runs.has_states else f"its history ({', '.join(runs.history_names)})"
     blocks: list[Block] = [
-        f"Each state after each step is taken to be a function of {start} and the inputs whose norm, in the space that "
-        "goes with its kernel, is at most the norm bound; each recorded value is taken to be off by at most the noise "
+        f"Each state after each step is assumed to be a function of {start} and the inputs whose norm, in the RKHS "
+        f"of its kernel, is at most the norm bound; each recorded value is assumed to be off by at most the noise "
         f"bound. {_method_text(predictor)}",
         *_further_texts(predictor),
         *([f"{text[0].upper()}{text[1:]}."] if (text := predictor.assumption_text) else []),
@@ -44,9 +44,9 @@ def assumptions_section(
     states = [state, *(i for i in range(runs.n_states) if i != state)][:_PICTURES_UP_TO]
     pictures = [_frontier_picture(predictor, step, i) for i in states]
     blocks += [
-        "Data cannot confirm these bounds, but they can refute them. The consistency frontier is the least norm of any "
-        "function that fits the recordings, for every noise bound: whoever assumes a pair below it is contradicted by "
-        f"the data. Shown {'is' if len(states) == 1 else 'are'} {_frontier_subject(predictor, step, states)} {why}.",
+        "Data cannot confirm these bounds, but they can refute them. The consistency frontier is the least norm of "
+        "any function that fits the recordings, for every noise bound: a pair below it is refuted by the data. "
+        f"It is shown for {_frontier_subject(predictor, step, states)} {why}.",
         Gallery(pictures),
     ]
     return Section("Assumptions", blocks)
@@ -59,25 +59,26 @@ def _method_text(predictor: MultiStepPredictor) -> str:
 
 
 def _further_texts(predictor: MultiStepPredictor) -> Iterator[str]:
-    """What is taken off before kernels describe the rest, and what may happen besides; nothing where neither is."""
+    """Which prior is subtracted before kernels describe the rest, and which disturbances may act; empty if neither."""
     if any(prior is not None for row in predictor.priors for prior in row):
         yield (
-            "An affine function of the same arguments, fitted to recordings, is subtracted first and added back in the "
-            "end: kernels and norm bounds are those of what it leaves. It is no assumption, however well it fits."
+            "An affine function of the same arguments, fitted to recordings, is subtracted first and added back at "
+            "the end: kernels and norm bounds are those of the residual. It is not an assumption, however well or "
+            "badly it fits."
         )
     if predictor.runs.disturbance_bound.any():
         yield (
-            "Besides, unknown disturbances of the plant are taken to move a state by at most the disturbance bound, "
-            "in the recordings and again while a plan runs: the boxes have room for them."
+            "In addition, unknown disturbances of the plant are assumed to move a state by at most the disturbance "
+            "bound, in the recordings and again while a plan runs: the boxes leave room for them."
         )
 
 
 def _initial_state_texts(runs: Trajectories, start_noise: FloatArray | None) -> Iterator[str]:
-    """How uncertain recorded initial states are taken to be, and those of plans; nothing where all are known."""
+    """How uncertain the initial states of recordings and plans are taken to be; empty where all are known."""
     if text := runs.initial_state_text:
         yield f"{text[0].upper()}{text[1:]}."
     if start_noise is not None and start_noise.any():
-        yield f"The true initial state of a plan may differ from the one in it: {runs.by_state(start_noise)}."
+        yield f"The true initial state of a plan may differ from the stated one: {runs.by_state(start_noise)}."
 
 
 def _assumptions_table(predictor: MultiStepPredictor) -> Table:
@@ -120,7 +121,7 @@ def _value_text(value: Any) -> str:
 
 
 def _least_norm(envelope: Envelope) -> float:
-    """That every function through the data provably has."""
+    """The least norm that every function through the data provably has."""
     return envelope.least_norm.certified_norm(envelope.gram, envelope.data.lower, envelope.data.upper)
 
 
@@ -136,20 +137,20 @@ def _frontier_picture(predictor: MultiStepPredictor, step: int, state: int) -> P
     is_wider = predictor.initial_state_noise.any() or predictor.runs.disturbance_bound.any()
     what = "half-width of the intervals" if is_wider else "noise bound"
     refuted = _refuted_noise(envelope, frontier)
-    caption = f"{name} at step {step + 1}: with the {what} {noise:.4g} the data refute "
+    caption = f"{name} at step {step + 1}: with a {what} of {noise:.4g} the data refute "
     if least > 0.0:
         caption += f"norms below {rounded_down(least)}; the norm bound is {rounded_down(norm / least)} times that."
     else:
         caption += "no norm: zero fits."
     if refuted is not None:
-        caption += f" With the norm bound {norm:.4g} they refute a {what} of {rounded_down(refuted)} or less."
+        caption += f" With the norm bound {norm:.4g}, they refute a {what} of {rounded_down(refuted)} or less."
     title = f"{state_label(predictor.runs, state)}, step {step + 1}"
     figure = _frontier_figure(frontier, noise, norm, what=what, title=title)
     return Picture(figure, f"Consistency frontier, least norm against {what}. {caption}", caption)
 
 
 def _frontier(envelope: Envelope) -> ConsistencyFrontier:
-    """Beyond the noise bound of the data, as far as their intervals do not contradict each other."""
+    """The frontier down to below the data's noise bound, as far as the intervals do not contradict each other."""
     data = envelope.data
     room = float(np.min(data.upper - data.lower)) / 2.0
     down_to = data.noise_bound - min(room, (1.0 - _FURTHER_DOWN) * data.noise_bound) * (1.0 - 1e-9)
@@ -157,7 +158,7 @@ def _frontier(envelope: Envelope) -> ConsistencyFrontier:
 
 
 def _refuted_noise(envelope: Envelope, frontier: ConsistencyFrontier) -> float | None:
-    """A noise bound, the largest among the breakpoints, that the data provably refute under the norm bound."""
+    """The largest noise bound among the breakpoints that the data provably refute under the norm bound."""
     for noise, least in zip(*frontier, strict=True):
         if least > envelope.radius and frontier.refutes(noise, envelope.radius):
             return float(noise)

@@ -25,31 +25,31 @@ from .reported import REMARKS_UP_TO, ReportedPlan, deciding_distances, deciding_
 from .text import symbols_in
 from .widths import widths_section
 
-_MARGINS_UP_TO = 40  # plans whose norm and noise margins are looked for
+_MARGINS_UP_TO = 40  # plans whose norm and noise margins are computed
 
 _MEANING = {
     Verdict.CERTIFIED: (
-        "At every sampling instant {of_the_plan} the whole box that holds the true state lies within the limits: the "
+        "At every sampling instant {of_the_plan}, the whole box that contains the true state is within the limits: the "
         "plant keeps them, if the assumptions below hold."
     ),
     Verdict.UNDECIDED: (
-        "Some box lies partly outside the limits: the bounds neither prove that the plant keeps them nor that it "
-        "breaks them. This is no prediction of a violation. The boxes are right if the assumptions below hold."
+        "Some box is partly outside the limits: the bounds prove neither that the plant keeps them nor that it "
+        "breaks them. This does not predict a violation. The boxes are right if the assumptions below hold."
     ),
     Verdict.REFUTED: (
-        "Some box lies wholly outside the limits, or the inputs break limits of their own: the plan will not keep "
+        "Some box is wholly outside the limits, or the inputs break their own limits: the plan will not keep "
         "them, if the assumptions below hold."
     ),
 }
 _NOT_MEANT = (
-    "It says nothing of the time between two sampling instants, of a plant other than the recorded one, nor of whether "
+    "It says nothing about times between sampling instants, plants other than the recorded one, or whether "
     "the assumptions are true: data can refute them, never confirm them."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What a report is made of; `page` puts it in order."""
+    """The contents of a report; `page` puts them in order."""
 
     title: str
     predictor: MultiStepPredictor
@@ -58,20 +58,20 @@ class Report:
     sections: Sequence[Section] = ()
     """Further ones, after what is said of the plans and their assumptions; where there are no plans, they are first."""
     contradiction: str = ""
-    """What shows that an assumption is wrong, if anything: no verdict stands above that."""
+    """Evidence that an assumption is wrong, if any: no verdict is placed above it."""
     findings: str = ""
-    """What was found, in a sentence, where there are no plans."""
+    """The findings in a sentence, where there are no plans."""
     phase_states: Sequence[tuple[int, int]] | None = None
-    """Pairs of states to draw phase portraits of; by default the first two."""
+    """Pairs of states for phase portraits; by default the first two."""
     data_file: str | None = None
     """Where the runs are, as seen from the folder of the report."""
     facts: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By stage of the work."""
     n_held_out: int = 0
-    """Further runs that did not go into the predictor and do not contradict it."""
+    """Held-out runs, not used by the predictor, that do not contradict it."""
     n_left_out: int = 0
-    """Windows that did neither: they share samples with those held out."""
+    """Windows not used at all, because they share samples with held-out ones."""
     doubt: str = ""
     """What makes an assumption doubtful, if anything."""
     explorer: str = ""
@@ -90,7 +90,7 @@ class Report:
 
     @property
     def deciding(self) -> ReportedPlan | None:
-        """The plan of the worst verdict, and of those the one whose deciding distance is smallest."""
+        """The plan with the worst verdict; among several, the one with the smallest deciding distance."""
         order = list(Verdict)
 
         def badness(plan: ReportedPlan) -> tuple[int, float]:
@@ -134,7 +134,7 @@ class Report:
         roles = f"{recorded} make the boxes, {self.n_held_out:,} held out test them"
         runs = (f"{len(predictor.runs):,}", roles if self.n_held_out else recorded)
         if self.contradiction:
-            consequence = "Whatever is said below of what is certified rests on assumptions that do not hold."
+            consequence = "Every certificate mentioned below rests on assumptions that do not hold."
             return Headline("CONTRADICTED", "refuted", self.contradiction, paragraphs=(consequence,), numbers=(runs,))
         if plan is None:
             return Headline("Findings", "plain", self.findings or "No plan was judged.", numbers=(runs,))
@@ -183,7 +183,7 @@ def write_report(
     certificate_files: Sequence[str | Path] = (),
     data_file: str | Path | None = None,
 ) -> None:
-    """Write a report of certificates, one, some, or some by name.
+    """Write a report on one certificate, several, or several by name.
 
     `sections` are further ones of your own. `certificate_files`, in the order of the certificates, and `data_file` say
     where those were saved: the report tells its readers how to check them. Norm and noise margins, which take longer
@@ -261,7 +261,7 @@ def _margin_number(name: str, margin: float, verdict: Verdict) -> tuple[str, str
 
 
 def _sentence(certificate: Certificate) -> str:
-    """Without the verdict, which stands above it."""
+    """Without the verdict, which is shown above it."""
     text = explanation(certificate).partition(": ")[2]
     return text if certificate.input_violation is not None else text[0].upper() + text[1:]
 
@@ -274,7 +274,7 @@ def _remarks(plans: Sequence[ReportedPlan]) -> Iterator[str]:
         plural = "s" if len(outside) > 1 else ""
         yield f"Outside the limits at the start, or not certainly inside: plan{plural} {named}. {verdict}"
     if not all(plan.certificate.predictor.method.is_certain for plan in plans):
-        yield "Boxes of a Gaussian process hold with a probability, not for certain: nothing is certified by them."
+        yield "Boxes of a Gaussian process hold with some probability, not for certain: they certify nothing."
 
 
 def _assumptions(predictor: MultiStepPredictor, plan: ReportedPlan | None) -> Section:

@@ -1,7 +1,7 @@
 """Figures of certificates: phase portraits, intervals over time, the certified region.
 
 Functions called `plot_...` draw on the axes they are given (`ax=`), or on new ones; those called `..._figure` put
-methods side by side. Limits are dashed, the true trajectory, where it is known, is black.
+methods side by side. Limits are dashed; the true trajectory, where known, is black.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def plot_phase(
     names: Sequence[str] | None = None,
     ax: Any = None,
 ) -> Any:
-    """The boxes of some plans in the plane of two states, coloured by verdict, certified ones on top.
+    """The boxes of several plans in the plane of two states, coloured by verdict, certified ones on top.
 
     `truths` are the true states, `(n_steps + 1, n_states)` for each plan; without them, dotted lines join the boxes
     of each plan. `names` are written where the plans start.
@@ -101,8 +101,8 @@ def plot_region(
 ) -> Any:
     """Verdicts over a grid of initial states: `verdicts[i][j]` belongs to `(first[i], second[j])`.
 
-    Or over cells, where `first` and `second` say where these begin and end: one number more than there are cells.
-    `dots` are states that are certified by themselves, in cells that are not.
+    Or over cells, where `first` and `second` are the cell edges: one more than there are cells. `dots` are states that
+    are certified on their own, in cells that are not.
     """
     from matplotlib.colors import ListedColormap
 
@@ -115,7 +115,7 @@ def plot_region(
         axes.plot(*zip(*dots, strict=True), **_DOT)
     for set_ends, ends in ((axes.set_xlim, first), (axes.set_ylim, second)):
         if len(ends) > 1:
-            set_ends(ends[0], ends[-1])  # around points at the rim, colours reach beyond what was looked at
+            set_ends(ends[0], ends[-1])  # around points at the edge, colours extend beyond what was examined
     return axes
 
 
@@ -125,7 +125,7 @@ def phase_figure(
     states: tuple[int, int] = (0, 1),
     names: Sequence[str] | None = None,
 ) -> Any:
-    """A phase portrait per method, on the same scales; `names` are those of the plans."""
+    """One phase portrait per method, on the same scales; `names` are the names of the plans."""
     from matplotlib.lines import Line2D
 
     figure, panels = panels_of(1, len(by_method), width=5.0, height=4.2, sharex=True, sharey=True)
@@ -148,7 +148,7 @@ def _sizes(certificates: Sequence[Certificate], states: tuple[int, int]) -> str:
 
 
 def time_figure(by_method: Mapping[str, Certificate], truth: FloatArray | None = None, name: str = "") -> Any:
-    """One plan over time: a row per state, a column per method; `name` is that of the plan."""
+    """One plan over time: one row per state, one column per method; `name` is the name of the plan."""
     n_states = next(iter(by_method.values())).tube.lower.shape[1]
     plan = f"plan {short_name(name)}, " if name else ""
     figure, panels = panels_of(n_states, len(by_method), width=5.0, height=2.2, sharex=True, sharey="row")
@@ -170,7 +170,7 @@ def region_figure(
     labels: Sequence[str],
     dots: Mapping[str, Sequence[tuple[float, float]]] | None = None,
 ) -> Any:
-    """The certified region per method; `by_method` and `dots` hold what `plot_region` takes."""
+    """The certified region per method; `by_method` and `dots` hold the arguments of `plot_region`."""
     from matplotlib.lines import Line2D
 
     figure, panels = panels_of(1, len(by_method), width=5.0, height=4.6, sharex=True, sharey=True)
@@ -183,13 +183,13 @@ def region_figure(
     seen = {verdict for verdicts in by_method.values() for row in verdicts for verdict in row}
     handles = _verdict_patches(seen, alpha=0.8)
     if any((dots or {}).values()):
-        handles.append(Line2D([], [], **_DOT, label="certified from the middle of the cell"))
+        handles.append(Line2D([], [], **_DOT, label="certified from the midpoint of the cell"))
     figure.legend(handles=handles, loc="outside lower center", ncols=2 if len(by_method) == 1 else 4)
     return figure
 
 
 def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box, runs: Trajectories) -> Any:
-    """Closed loops, `(n_steps + 1, n_states)` each: a row per state, a column per controller; violations are marked."""
+    """Closed loops, `(n_steps + 1, n_states)` each: rows are states, columns controllers; violations are marked."""
     figure, panels = panels_of(runs.n_states, len(by_controller), width=4.0, height=2.2, sharex=True, sharey="row")
     for column, (name, loops) in enumerate(by_controller.items()):
         outside = sum(int((~limits.contains(states[1:])).sum()) for states in loops)
@@ -214,7 +214,7 @@ def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box,
 
 
 def widths_figure(half_widths: FloatArray, runs: Trajectories) -> Any:
-    """Half-widths of boxes by step, `(n_plans, n_steps, n_states)`: the median, and all between the least and most."""
+    """Half-widths of boxes by step, `(n_plans, n_steps, n_states)`: the median, and the range from least to most."""
     figure, (panels,) = panels_of(1, half_widths.shape[2], width=4.2, height=2.8)
     clock = Clock.of(runs, half_widths.shape[1])
     steps = clock.per_step * np.arange(1, half_widths.shape[1] + 1)
@@ -233,7 +233,7 @@ def widths_figure(half_widths: FloatArray, runs: Trajectories) -> Any:
 
 
 def effects_figure(effects: Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]) -> Any:
-    """Certified shares by what changes: for each, its values and the share by kind of planning."""
+    """Certified shares for each setting that changes: its values, and the share by way of planning."""
     figure, (panels,) = panels_of(1, len(effects), width=3.0, height=2.8, sharey=True)
     styles = [(ORANGE, "s"), (BLUE, "o")]
     for axes, (what, points) in zip(panels, effects.items(), strict=True):
@@ -250,10 +250,10 @@ def effects_figure(effects: Mapping[str, Sequence[tuple[float, Mapping[str, floa
 
 
 def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Certificate]], truth: FloatArray) -> Any:
-    """How experiments decide a plan: its margin by their number, and its boxes before and after.
+    """How experiments decide a plan: its margin against their number, and its boxes before and after.
 
-    `by_choice` are the certificates after `counts` experiments, by how these were chosen, the first way first; `truth`
-    is what the plan really does, `(n_steps + 1, n_states)`.
+    `by_choice` has the certificates after `counts` experiments, by how these were chosen, the main way first; `truth`
+    is the true trajectory of the plan, `(n_steps + 1, n_states)`.
     """
     ranked = next(iter(by_choice.values()))
     polytope = ranked[0].limits.polytope
@@ -291,7 +291,7 @@ def save_figure(figure: Any, folder: str | Path, name: str) -> None:
 
 @contextmanager
 def without_missing_glyphs() -> Iterator[None]:
-    """Draw names in any script: a sign that the font lacks becomes a box, of which users need no warning."""
+    """Draw names in any script: a character missing from the font becomes a box, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
@@ -306,7 +306,7 @@ def _axes(ax: Any) -> Any:
 
 
 def panels_of(rows: int, columns: int, *, width: float, height: float, **sharing: Any) -> tuple[Any, Any]:
-    """A figure with a grid of panels, and these; `width` and `height` are those of one panel in inches."""
+    """A figure and its grid of panels; `width` and `height` are those of one panel in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * columns, height * rows + 0.6), layout="constrained")
@@ -314,7 +314,7 @@ def panels_of(rows: int, columns: int, *, width: float, height: float, **sharing
 
 
 def _limit_lines(axes: Any, certificate: Certificate, states: tuple[int, int]) -> None:
-    """A box as lines; of a polytope, the constraints on these two states alone."""
+    """Draw a box as lines; for a polytope, only the constraints on these two states."""
     polytope = certificate.limits.polytope
     others = [i for i in range(polytope.n_dims) if i not in states]
     for normal, offset in zip(polytope.normals, polytope.offsets, strict=True):

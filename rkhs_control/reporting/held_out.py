@@ -1,4 +1,4 @@
-"""Figures of recordings that were held out: what was measured, and the boxes around it."""
+"""Figures of held-out recordings: the measurements, and the boxes around them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from .figures import panels_of
 from .labels import state_label
 from .palette import BLUE, ORANGE, RED
 
-_GAP = 2  # steps between recordings that are drawn one after the other
+_GAP = 2  # steps between recordings drawn one after another
 
 
 def held_out_figure(runs: Trajectories, tube: Tube, contradicted: npt.NDArray[np.bool_]) -> Any:
-    """Measured outputs over time, and the boxes at the first and at the last step ahead; a panel per output.
+    """Measured outputs over time, with the boxes one step and the full horizon ahead; one panel per output.
 
-    A box stands where what it predicts was measured. Those that `contradicted` marks, `(n_runs, n_steps, n_states)`,
-    are red.
+    A box is drawn at the time that it predicts. Those marked in `contradicted`, `(n_runs, n_steps, n_states)`, are red.
     """
     starts, is_one = _places(runs.origins, runs.horizon)
     unit = runs.sampling_time if is_one else 1.0
@@ -47,12 +46,12 @@ def held_out_figure(runs: Trajectories, tube: Tube, contradicted: npt.NDArray[np
 
 def _time_label(runs: Trajectories, is_one: bool) -> str:
     if not is_one:
-        return "step, one recording after the other"
+        return "step, one recording after another"
     return "time in the recording [s]" if runs.sampling_time != 1.0 else "step in the recording"
 
 
 def _places(origins: IndexArray, horizon: int) -> tuple[IndexArray, bool]:
-    """Where each run begins, in steps, and whether all are of one recording; otherwise these follow each other."""
+    """Where each run begins, in steps, and whether all are from one recording; otherwise they are chained."""
     recordings = np.unique(origins[:, 0])
     places, begin = origins[:, 1].copy(), 0
     if len(recordings) == 1:
@@ -65,7 +64,7 @@ def _places(origins: IndexArray, horizon: int) -> tuple[IndexArray, bool]:
 
 
 def _measured(starts: IndexArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Every measured output once, in order of time, with a hole where neighbours are more than a step apart."""
+    """Every measured output once, in time order, with a gap where neighbours are more than a step apart."""
     when = (starts[:, None] + np.arange(outputs.shape[1])).ravel()
     times, first = np.unique(when, return_index=True)
     values = outputs.ravel()[first]

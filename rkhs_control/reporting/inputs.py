@@ -1,4 +1,4 @@
-"""The section on the plans themselves: where they start, and what they apply, beside the limits of both."""
+"""The section on the plans themselves: where they start and which inputs they apply, with the limits of both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def inputs_section(plans: Sequence[ReportedPlan], deciding: ReportedPlan) -> Sec
     text = (
         "What the verdicts are about: where each plan starts, and the inputs that it holds from one step to the next."
     )
-    blocks: list[Block] = [f"{text} Numbers are rounded here; certificates have all digits.", _starts(listed)]
+    blocks: list[Block] = [f"{text} Numbers are rounded here; the certificates have all digits.", _starts(listed)]
     blocks += _inputs(listed)
     pictures = [
         Picture(
@@ -42,12 +42,12 @@ def inputs_section(plans: Sequence[ReportedPlan], deciding: ReportedPlan) -> Sec
     ]
     blocks.append(Gallery(pictures))
     if len(plans) > len(drawn):
-        blocks.append(f"Listed are {len(listed)} of {len(plans)} plans, drawn {len(drawn)}.")
+        blocks.append(f"{len(listed)} of {len(plans)} plans are listed, {len(drawn)} drawn.")
     return Section("Start and inputs", blocks)
 
 
 def _starts(plans: Sequence[ReportedPlan]) -> Table:
-    """A row per plan, then how far it may be off, and the limits."""
+    """One row per plan, then how far the start may be off, and the limits."""
     certificate = plans[0].certificate
     rows = [[f"start of plan {plan.name}", *_numbers(plan.certificate.question.x0)] for plan in plans]
     noise = certificate.initial_state_noise
@@ -65,7 +65,7 @@ def _starts(plans: Sequence[ReportedPlan]) -> Table:
 
 @dataclass(frozen=True, eq=False)
 class _Course:
-    """An input over time, or its changes, and the limits of that."""
+    """An input over time, or its changes, and their limits."""
 
     text: str
     values: FloatArray
@@ -79,14 +79,14 @@ class _Course:
         return f"{self.text} from {low:g} to {high:g}" if np.isfinite(self.limits).any() else ""
 
     def cells(self, n_steps: int) -> list[Cell]:
-        """Numbers, those outside their limits in red; nothing after the last."""
+        """Numbers, in red outside their limits; empty after the last."""
         pairs = zip(_numbers(self.values), self.is_outside, strict=True)
         cells = [Cell(text, "refuted", 0.5) if bad else Cell(text) for text, bad in pairs]
         return cells + [Cell("")] * (n_steps - len(cells))
 
 
 def _courses(certificate: Certificate) -> list[_Course]:
-    """All inputs, each followed by its changes where these are limited; limits are compared exactly."""
+    """All inputs, each followed by its changes where those are limited; limits are compared exactly."""
     limits, found = certificate.limits, []
     for i, text in enumerate(input_texts(certificate.predictor.runs)):
         held = [Fraction(value) for value in certificate.question.inputs[:, i].tolist()]
@@ -101,7 +101,7 @@ def _courses(certificate: Certificate) -> list[_Course]:
 
 
 def _inputs(plans: Sequence[ReportedPlan]) -> list[Table]:
-    """A row per input, or limited change of one, and plan; a column per step."""
+    """One row per plan and input (or limited change of an input); one column per step."""
     n_steps = max(len(plan.certificate.question.inputs) for plan in plans)
     clock = Clock.of(plans[0].certificate.predictor.runs, n_steps)
     by_plan = [(plan.name, _courses(plan.certificate)) for plan in plans]
@@ -116,7 +116,7 @@ def _inputs(plans: Sequence[ReportedPlan]) -> list[Table]:
     limits = "; ".join(filter(None, (course.limit_text for course in longest))) or "none"
     caption = f"Limits: {limits}; red: outside."
     if any(course.is_change for course in longest):
-        caption += " A change is that from a step to the next."
+        caption += " Changes are from one step to the next."
     return tables_by_step("", [clock.step_text(n) for n in range(n_steps)], rows, caption)
 
 
@@ -125,7 +125,7 @@ def _numbers(values: FloatArray) -> list[str]:
 
 
 def inputs_figure(certificate: Certificate, name: str) -> Any:
-    """What a plan applies over time: a panel per input, and one per limited change of an input."""
+    """A plan's inputs over time: one panel per input, and one per limited change of an input."""
     n_steps, courses = len(certificate.question.inputs), _courses(certificate)
     clock = Clock.of(certificate.predictor.runs, n_steps)
     times = clock.per_step * np.arange(n_steps + 1)

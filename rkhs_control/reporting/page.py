@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"–|[-+−≥]?\s?[\d,.]+(e[-+]?\d+)?( ?[%×])?( of [\d,]
 
 @dataclass(frozen=True)
 class Cell:
-    """Of a table, with a tone: certified, undecided, refuted, or nothing."""
+    """A table cell, with a tone: certified, undecided, refuted, or none."""
 
     text: str
     tone: str = ""
@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts or cells; columns of numbers are aligned as such."""
+    """Rows of texts or cells; columns of numbers are aligned as numbers."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str | Cell]]
@@ -52,7 +52,7 @@ class Table:
 
     @property
     def is_numeric(self) -> list[bool]:
-        """By column: nothing but numbers."""
+        """Per column: whether it has nothing but numbers."""
         columns = [[row[i].text for row in self.cells if row[i].text] for i in range(len(self.header))]
         return [bool(column) and all(_NUMBER.fullmatch(text) for text in column) for column in columns]
 
@@ -60,7 +60,7 @@ class Table:
 def tables_by_step(
     corner: str, steps: Sequence[str], rows: Sequence[Sequence[str | Cell]], caption: str = ""
 ) -> list[Table]:
-    """A column per step, in as many tables as it takes for each to fit on a sheet of paper."""
+    """One column per step, in as many tables as are needed to fit each on a sheet of paper."""
     n_tables = -(-len(steps) // _COLUMNS)
     ends = [1 + round(i * len(steps) / n_tables) for i in range(n_tables + 1)]
     return [
@@ -71,7 +71,7 @@ def tables_by_step(
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A matplotlib figure, what it shows for those who do not see it, and a line below it."""
+    """A matplotlib figure, its alternative text, and a caption."""
 
     figure: Any
     description: str
@@ -79,7 +79,7 @@ class Picture:
 
     @property
     def source(self) -> str:
-        """The figure itself, as an address; a drawing turns dark where the reader's screen is."""
+        """The figure itself, as a data URL; a drawing follows the reader's dark mode."""
         drawing = self._as("svg", metadata={"Date": None})
         drawing = drawing.replace(b"</style>", f" {dark_style()}</style>".encode(), 1)
         if len(drawing) <= _LARGEST_SVG:
@@ -94,7 +94,7 @@ class Picture:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it is to be scrolled on a small screen rather than shrunk."""
+        """Whether it scrolls on a small screen rather than shrinks."""
         return self.size[0] > _WIDE
 
     def _as(self, ending: str, **settings: Any) -> bytes:
@@ -128,7 +128,7 @@ Block = str | Table | Gallery | Commands
 
 @dataclass(frozen=True)
 class Section:
-    """A title and what stands below it."""
+    """A title and the blocks below it."""
 
     title: str
     blocks: Sequence[Block]
@@ -136,7 +136,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Headline:
-    """What a reader sees first: a word in its tone, a sentence, what that means, and some numbers with their labels."""
+    """What a reader sees first: a word in its tone, a sentence, its meaning, and a few labelled numbers."""
 
     word: str
     tone: str
@@ -157,7 +157,7 @@ class Page:
     footer: str = ""
     date: str = ""
     symbols: Sequence[str] = ()
-    """Names like c_A, whose last part is set as an index."""
+    """Names like c_A, whose last part is typeset as an index."""
     explorer: str = ""
     """The file beside this one in which limits can be moved, if there is one."""
 

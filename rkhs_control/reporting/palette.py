@@ -1,4 +1,4 @@
-"""The colours of all figures: those of Okabe and Ito, which people who see few colours tell apart, too."""
+"""The colours of all figures: those of Okabe and Ito, which colour-blind readers can tell apart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RED: str = "#D55E00"
 GREEN: str = "#009E73"
 PINK: str = "#CC79A7"
 DARK_RED: str = "#a04000"
-"""For text on a light red."""
+"""For text on light red."""
 LIGHT_GREY: str = "#bbbbbb"
 GREY: str = "#666666"
 DARK_GREY: str = "#444444"
@@ -36,11 +36,11 @@ _DARK = {
     "#cccccc": "#4a525d",  # frames of legends
     "#b0b0b0": "#4a525d",  # grids
 }
-"""What colours become where the reader's screen is dark; others are light enough."""
+"""What colours become in dark mode; the others are light enough."""
 
 
 def dark_style() -> str:
-    """Rules for drawings of matplotlib, which name colours in attributes and leave text its default one."""
+    """CSS rules for matplotlib's drawings, which set colours in attributes and leave text at its default."""
     rules = [
         f'[style*="{what}: {light.lower()}"] {{ {what}: {dark} !important }}'
         for light, dark in _DARK.items()

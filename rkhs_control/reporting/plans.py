@@ -1,4 +1,4 @@
-"""The sections on plans: verdicts, tubes, distances to limits, what would change them, how to check them."""
+"""The sections on plans: verdicts, tubes, distances to limits, what would change the verdicts, how to check them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROWS_UP_TO = 200  # plans in the table
 
 
 def plans_section(plans: Sequence[ReportedPlan]) -> Section:
-    """A row per plan and method."""
+    """One row per plan and method."""
     states = state_texts(plans[0].certificate.predictor.runs)
     header = ["plan", "method", "verdict", "margin", "at", "norm ×", "noise ×", *(f"± {text}" for text in states)]
     knows_truth = any(plan.truth is not None for plan in plans)
@@ -50,17 +50,17 @@ def plans_section(plans: Sequence[ReportedPlan]) -> Section:
                 row.append(_truth_text(certificate, plan.truth))
             rows.append(row)
     caption = (
-        "margin: smallest distance of a box to a limit, negative where a part is outside or, of a refuted plan, where "
-        "all of it is; norm ×, noise ×: up to which factor on all norm, or all noise bounds the plan is certified, "
-        f"rounded down; below 1 they would have to shrink to that; {NONE} where nothing that fits the data would do; "
-        "±: half the width of the widest box, rounded up"
+        "margin: smallest distance from a box to a limit, negative where part of it is outside or, for a refuted "
+        "plan, where all of it is; norm ×, noise ×: largest factor on all norm bounds, or all noise bounds, with "
+        f"which the plan is certified, rounded down; below 1 they would have to shrink to that; {NONE} where nothing "
+        "that fits the data would do; ±: half the width of the widest box, rounded up"
     )
     if knows_truth:
         header.append("truth in boxes")
-        caption += "; truth in boxes: at how many steps the simulated plant was where it had to be"
+        caption += "; truth in boxes: number of steps at which the simulated plant was inside its box"
     blocks: list[Block] = [Table(header, rows, caption)]
     if len(plans) > _ROWS_UP_TO:
-        blocks.append(f"The first {_ROWS_UP_TO} of {len(plans)} plans.")
+        blocks.append(f"The first {_ROWS_UP_TO} of {len(plans)} plans are shown.")
     return Section("Plans", blocks)
 
 
@@ -72,7 +72,7 @@ def _truth_text(certificate: Certificate, truth: FloatArray | None) -> str:
 
 
 def _deciding_texts(certificate: Certificate) -> tuple[str, str]:
-    """The distance that decides, and where that is."""
+    """The deciding distance, and where it occurs."""
     if certificate.input_violation is not None:
         return NONE, "the inputs"
     if not certificate.margins.size:
@@ -83,29 +83,29 @@ def _deciding_texts(certificate: Certificate) -> tuple[str, str]:
 
 
 def _distance_text(margin: float, hope: float) -> str:
-    """Of a whole box to a limit or, where all of it is outside, of its nearest part."""
+    """Distance of a whole box to a limit or, where all of it is outside, of its nearest part."""
     return outside_text(hope) if hope < 0.0 else margin_text(margin)
 
 
 def tubes_section(
     plans: Sequence[ReportedPlan], deciding: ReportedPlan, pairs: Sequence[tuple[int, int]] | None
 ) -> Section:
-    """Phase portraits in the planes of some pairs of states, then intervals over time; the deciding plan first."""
+    """Phase portraits for pairs of states, then intervals over time; the deciding plan first."""
     shown = [deciding, *(plan for plan in plans if plan is not deciding)][:FIGURES_UP_TO]
     if pairs is None:
         pairs = [(0, 1)] if deciding.certificate.tube.lower.shape[1] > 1 else []
     blocks = [*_tubes(shown, pairs)]
     if len(plans) > len(shown):
-        blocks.append(f"Drawn are {len(shown)} of {len(plans)} plans.")
+        blocks.append(f"{len(shown)} of {len(plans)} plans are drawn.")
     return Section("Where the plant can be", blocks)
 
 
 def _tubes(shown: Sequence[ReportedPlan], pairs: Sequence[tuple[int, int]]) -> Iterator[Block]:
-    """Portraits by all methods; over time, the first plan by all methods."""
+    """Phase portraits by all methods; over time, the first plan by all methods."""
     truths = [plan.truth for plan in shown if plan.truth is not None]
-    text = "Each box holds the true state at one step, if the assumptions hold. Dashed lines are limits"
+    text = "Each box contains the true state at one step, if the assumptions hold. Dashed lines are limits"
     if truths:
-        text += "; a solid line is the simulated truth, without which the verdict was made"
+        text += "; a solid line is the simulated truth, which the verdict did not use"
     elif pairs:
         text += "; dotted ones only show which boxes belong together"
     yield f"{text}."
@@ -142,7 +142,7 @@ def _tubes(shown: Sequence[ReportedPlan], pairs: Sequence[tuple[int, int]]) -> I
 
 
 def _same_scales(drawn: Sequence[Any]) -> None:
-    """Let the panels of some figures show the same ranges."""
+    """Give the panels of several figures the same ranges."""
     for panels in zip(*(figure.axes for figure in drawn), strict=True):
         for side in ("x", "y"):
             ends = [getattr(axes, f"get_{side}lim")() for axes in panels]
@@ -151,7 +151,7 @@ def _same_scales(drawn: Sequence[Any]) -> None:
 
 
 def margins_section(plan: ReportedPlan, n_plans: int) -> Section:
-    """Distances to the limits: a row per constraint, a column per step."""
+    """Distances to the limits: one row per constraint, one column per step."""
     certificate = plan.certificate
     margins, hopes = certificate.margins, certificate.hopes
     step, constraint = deciding_entry(certificate)
@@ -172,16 +172,16 @@ def margins_section(plan: ReportedPlan, n_plans: int) -> Section:
     which = "" if n_plans == 1 else f"Plan {plan.name}, which decides the verdict. "
     text = (
         f"{which}How far inside every limit the whole box is, step by step; within a row, the deeper the blue, the "
-        "nearer the limit. Orange: a part of the box is outside; red: all of it, by at least what is shown. "
+        "closer the limit. Orange: part of the box is outside; red: all of it, by at least the distance shown. "
     )
-    text += "The framed entry decides." if decides else "The inputs refute the plan, whatever stands here."
+    text += "The framed entry decides." if decides else "The inputs refute the plan, whatever this table shows."
     clock = Clock.of(certificate.predictor.runs, len(margins))
     steps = [clock.step_text(n + 1) for n in range(len(margins))]
     return Section("Distance to the limits", [text, *tables_by_step("limit", steps, rows)])
 
 
 def changes_section(deciding: ReportedPlan, plans: Sequence[ReportedPlan]) -> Section:
-    """What would change the verdict, for the plan that decides it; then why others are not certified."""
+    """What would change the verdict, for the deciding plan; then why others are not certified."""
     blocks: list[Block] = [*_change_texts(deciding)]
     others = [p for p in plans if p is not deciding and p.certificate.verdict is not Verdict.CERTIFIED]
     if others:
@@ -200,8 +200,8 @@ def _change_texts(plan: ReportedPlan) -> Iterator[str]:
     if certificate.verdict is Verdict.REFUTED:
         if (certificate.hopes < 0.0).any():
             yield (
-                "Smaller norm or noise bounds would only narrow boxes that are outside already. Larger ones could make "
-                "it undecided, never certified: change the plan or the limits."
+                "Smaller norm or noise bounds would only narrow boxes that are already outside. Larger ones could "
+                "make it undecided, never certified: change the plan or the limits."
             )
         return
     for assumption in ("norm", "noise"):
@@ -210,8 +210,9 @@ def _change_texts(plan: ReportedPlan) -> Iterator[str]:
     if certificate.verdict is Verdict.UNDECIDED:
         hope, kind = float(certificate.hopes.min()), certificate.predictor.runs.kind
         yield (
-            f"The nearest part of every box keeps every limit by at least {rounded_down(hope, 4)}, which is why it is "
-            f"not refuted. More recorded {kind} near this plan narrow the boxes; so does a plan further from the limit."
+            f"The nearest part of every box keeps every limit by at least {rounded_down(hope, 4)}, which is why it "
+            f"is not refuted. More recorded {kind} near this plan would narrow the boxes; a plan further from the "
+            "limit would also help."
         )
 
 
@@ -219,26 +220,27 @@ def _margin_sentence(assumption: str, margin: float, verdict: Verdict) -> str:
     if verdict is Verdict.CERTIFIED:
         if math.isinf(margin):
             return (
-                f"It stays certified with all {assumption} bounds {LARGEST_FACTOR:g} times as large; nothing was "
-                "looked for beyond that."
+                f"It stays certified with all {assumption} bounds {LARGEST_FACTOR:g} times as large; larger factors "
+                "were not tried."
             )
         return (
-            f"It stays certified with all {assumption} bounds up to {factor_text(margin)} times as large; beyond that "
-            "the data cannot tell."
+            f"It stays certified with all {assumption} bounds up to {factor_text(margin)} times as large; beyond "
+            "that, the data cannot decide."
         )
     if margin > 0.0:
         return (
-            f"It would be certified if all {assumption} bounds could be trusted to be {factor_text(margin)} times what "
-            "they are, which the data do not refute."
+            f"It would be certified if all {assumption} bounds could be justified at {factor_text(margin)} times "
+            "their values, which the data do not refute."
         )
     return f"No smaller {assumption} bounds that the data do not refute would certify it."
 
 
 def proofs_section(plans: Sequence[ReportedPlan], data_file: str | None) -> Section:
-    """How to check certificates without trusting anything here."""
+    """How to check certificates without trusting anything in the report."""
     blocks: list[Block] = [
-        "A certificate is a file that proves its own bounds. The checker proves them again in ball arithmetic and uses "
-        "none of the code that made them: it is one file, rkhs_control/checker.py, and needs python-flint alone."
+        "A certificate is a file that proves its own bounds. The checker proves them again in ball arithmetic and "
+        "uses none of the code that made them: it is a single file, rkhs_control/checker.py, and needs only "
+        "python-flint."
     ]
     saved = [plan for plan in plans if plan.file is not None]
     if not saved:
@@ -249,5 +251,5 @@ def proofs_section(plans: Sequence[ReportedPlan], data_file: str | None) -> Sect
     alone = f"python checker.py {shlex.quote(str(saved[0].file))}"
     blocks += ["In the folder of this report:", Commands([*lines, alone])]
     if data:
-        blocks.append("With the data, it also looks up every sample that a proof touches in the recordings.")
+        blocks.append("With the data, it also looks up in the recordings every sample that a proof uses.")
     return Section("Check it yourself", blocks)

@@ -1,4 +1,4 @@
-"""Figures of regions for ever: their cells, what their plans do first, and how large they are by what changes."""
+"""Figures of regions for ever: their cells, the first inputs of their plans, and how their size varies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .labels import plain, state_label
 from .palette import BLUE, LIMIT, RED, START
 
 _FEW = 4
-"""So many values have a tick each."""
+"""Up to this many values get a tick each."""
 
 
 def plot_region(
@@ -27,7 +27,7 @@ def plot_region(
 ) -> Any:
     """The cells of a region in the plane of two states, coloured by the first input of their plans; limits are dashed.
 
-    With more states, those cells that the plane through `at` meets, which goes through the middle by default.
+    With more states, the cells that intersect the plane through `at`, by default through the middle.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -69,10 +69,10 @@ def shares_figure(
     present: Mapping[str, float],
     tightest: tuple[str, float] | None = None,
 ) -> Any:
-    """How much of the limits is certified for ever, by what changes: for each, its values and shares.
+    """How much of the limits is certified for ever, for each setting that changes: its values and shares.
 
-    A ring is around the present value of each, a cross where no region was found; `tightest` says what has a dashed
-    line, and where.
+    A ring marks the present value of each, a cross means that no region was found; `tightest` says which setting gets a
+    dashed line, and where.
     """
     from matplotlib.ticker import PercentFormatter
 

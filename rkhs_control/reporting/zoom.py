@@ -1,4 +1,4 @@
-"""The figure of the limit that binds: the box that is nearest to it, enlarged where it would be a few pixels high."""
+"""The figure of the binding limit: the box nearest to it, enlarged where it would be only a few pixels high."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SMALL = 0.06  # of the height of a panel
 
 
 def needs_zoom(certificate: Certificate) -> bool:
-    """Whether the box that decides is hardly seen in a panel of its state from limit to limit.
+    """Whether the deciding box is hardly visible in a panel of its state that spans the limits.
 
-    Only limits of one state are drawn over time, so only those are enlarged.
+    Only limits on a single state are drawn over time, so only those are enlarged.
     """
     state = deciding_state(certificate) if certificate.margins.size else None
     if state is None:
@@ -33,7 +33,7 @@ def needs_zoom(certificate: Certificate) -> bool:
 
 
 def zoom_figure(certificate: Certificate, truth: FloatArray | None = None) -> Any:
-    """The intervals around the deciding step, on a scale from the limit to the box."""
+    """The intervals around the deciding step, scaled from the limit to the box."""
     state = deciding_state(certificate)
     assert state is not None
     step, limit = _binding(certificate, state)
@@ -51,7 +51,7 @@ def zoom_figure(certificate: Certificate, truth: FloatArray | None = None) -> An
 
 
 def _binding(certificate: Certificate, state: int) -> tuple[int, float]:
-    """The step that decides, and the limit of this state that does."""
+    """The deciding step, and the deciding limit of this state."""
     step, constraint = deciding_entry(certificate)
     polytope = certificate.limits.polytope
     return step, float(polytope.offsets[constraint] / polytope.normals[constraint, state])

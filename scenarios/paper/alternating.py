@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper turn by turn: how far its bounds are from the exact optimum, which the path gives."""
+"""Algorithm 1 of the paper, turn by turn: how far its bounds are from the exact optimum given by the path."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ _SHOWN_FROM = 1e-12  # smaller differences are rounding
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """On one design: widths after so many turns, those of the optimum and of the closed form, at the same queries."""
+    """On one design: widths after each turn, and of the optimum and the closed form, at the same queries."""
 
     design: str
     widths: FloatArray
     """Shape `(n_turns, n_queries)`."""
     optimal: FloatArray
     largest_gap: float
-    """How far the optimum that is compared with may be from the true one."""
+    """How far the computed optimum may be from the true one."""
     closed_form: FloatArray
     seconds: FloatArray
-    """A bound, after so many turns."""
+    """Time per bound, after each number of turns."""
     optimal_seconds: float
 
     @property
     def excess(self) -> FloatArray:
-        """Width beyond the optimum, relative to it, `(n_turns, n_queries)`."""
+        """Excess width relative to the optimum, `(n_turns, n_queries)`."""
         return self.widths / self.optimal - 1.0
 
     @property
     def is_sound(self) -> bool:
-        """No turn goes below the optimum (as far as that is known), and none widens a bound."""
+        """No turn goes below the optimum (as far as it is known), and none widens a bound."""
         floor = self.optimal - 2.0 * self.largest_gap
         return bool((self.widths >= floor).all() and (np.diff(self.widths, axis=0) <= 1e-9 * self.optimal).all())
 
 
 def run(work: Work, n_queries: int = 60) -> PaperResult:
-    """Example 1 with the noise bound 1, on a grid and at random."""
+    """Example 1 with a noise bound of 1, on a grid and at random."""
     data = {design: Observations(Z, y, 1.0) for design, (Z, y) in sorted(henon.table_data(1.0).items())}
     queries = work.rng.uniform(-henon.LIMIT, henon.LIMIT, (n_queries, 2))
     convergences = [_converge(design, observations, queries, work) for design, observations in data.items()]
@@ -64,7 +64,7 @@ def run(work: Work, n_queries: int = 60) -> PaperResult:
         {"alternating": _figure(convergences)},
         [
             f"{c.design}: a bound takes {1e3 * c.seconds[0]:.1f} ms with one turn, {1e3 * c.seconds[-1]:.1f} ms with "
-            f"{TURNS[-1]}, and {1e3 * c.optimal_seconds:.1f} ms by the path, which ends at the optimum"
+            f"{TURNS[-1]}, and {1e3 * c.optimal_seconds:.1f} ms by the path, which reaches the optimum"
             for c in convergences
         ],
         {

@@ -1,6 +1,6 @@
-"""Figures 1 and 6 of the paper: how narrow bounds get, what data say of the norm, and what noise does to that.
+"""Figures 1 and 6 of the paper: how narrow bounds get, what data say about the norm, and the effect of noise.
 
-The paper prints neither the functions nor the samples of these figures, so ours are drawn like them.
+The paper prints neither the functions nor the samples of these figures, so ours are drawn in the same way.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _SAFETY_FACTOR = 1.2
 
 
 def run(work: Work) -> PaperResult:
-    """Both figures, and the consistency frontier of the samples of the second."""
+    """Both figures, and the consistency frontier of the second one's samples."""
     with work.stage("Figure 1: how narrow bounds get") as progress:
         outside, opposite = _sample_outside(), _opposite_outputs()
         progress(1, 1)
     with work.stage("Figure 6: the norm seen in more and more samples") as progress:
         growth = _Growth.of(_Expansion.draw(work.rng), work.rng, progress)
-    with work.stage("functions drawn like that of Figure 6") as progress:
+    with work.stage("functions drawn like the one in Figure 6") as progress:
         shares = _peak_shares(200, work.rng, progress)
     with work.stage("consistency frontier") as progress:
         corner = _Corner.of(growth)
         progress(1, 1)
     return PaperResult(
-        "Figures 1 and 6: how narrow bounds get, and what data say of the norm",
+        "Figures 1 and 6: how narrow bounds get, and what data say about the norm",
         [*outside.rows(), *opposite.rows(), *growth.rows(shares), *corner.rows()],
         {
             "figure_1": _narrow_figure(outside, opposite),
@@ -69,7 +69,7 @@ def run(work: Work) -> PaperResult:
 
 @dataclass(frozen=True, eq=False)
 class _Narrow:
-    """One panel of Figure 1: the envelope of a function of known norm, and the input that is of interest."""
+    """One panel of Figure 1: the envelope of a function of known norm, and the input of interest."""
 
     title: str
     truth: KernelModel
@@ -77,7 +77,7 @@ class _Narrow:
     outputs: list[FloatArray]
     noise_bound: float
     chosen: int
-    """Which of the inputs."""
+    """Index of the input."""
 
     def band_at(self, x: FloatArray) -> Band:
         data = Observations(self.inputs[:, None], self.outputs, self.noise_bound)
@@ -99,14 +99,14 @@ class _Narrow:
 
     @property
     def is_outside(self) -> bool:
-        """Whether an output there lies beyond the envelope."""
+        """Whether an output there lies outside the envelope."""
         y = self.outputs[self.chosen]
         return bool((y > self.here.upper[0]).any() or (y < self.here.lower[0]).any())
 
     def rows(self) -> list[Comparison]:
         share = self.width / self.noise_bound
         if len(self.outputs[self.chosen]) > 1:
-            # rounded outwards, the width of a single value is some units in the last place
+            # rounded outwards, the width of a single value is a few units in the last place
             agrees = self.has_truth and share <= 1e-12
             return [Comparison("Figure 1, right: width at the repeated input, noise bounds", share, 0.0, agrees)]
         what = "Figure 1, left: width at the sample outside, noise bounds"
@@ -125,7 +125,7 @@ def _smooth() -> tuple[KernelModel, FloatArray]:
 
 
 def _sample_outside() -> _Narrow:
-    """Noise that is nearly as large as it may be: upwards at one input, downwards at all others."""
+    """Noise nearly as large as its bound: upwards at one input, downwards at all others."""
     truth, inputs = _smooth()
     chosen, noise_bound = 6, 0.3
     noise = np.full(len(inputs), -0.9 * noise_bound)
@@ -140,7 +140,7 @@ def _opposite_outputs() -> _Narrow:
     chosen, noise_bound = 6, 0.3
     values = truth(inputs)
     outputs = list((values + noise_bound * np.sin(5.0 * np.arange(len(inputs))))[:, None])
-    reach = noise_bound * (1.0 - 1e-15)  # rounding of the sums must not carry noise beyond its bound
+    reach = noise_bound * (1.0 - 1e-15)  # rounding of the sums must not push the noise beyond its bound
     outputs[chosen] = values[chosen] + np.array([reach, -reach])
     return _Narrow("two opposite outputs at one input", truth, inputs, outputs, noise_bound, chosen)
 
@@ -194,7 +194,7 @@ class _Expansion:
         return np.unique(np.abs(self.inputs[:, 0] - turns[:, None]).argmin(axis=1))
 
     def share(self, rows: IndexArray) -> float:
-        """Of the norm, what the noise-free estimate finds in some of the samples."""
+        """Share of the norm that the noise-free estimate finds in some of the samples."""
         grown = norm_growth(self.inputs[rows], self.values[rows], self.model.kernel)
         return float(grown.norms[-1] / self.model.norm)
 
@@ -207,11 +207,11 @@ class _Growth:
     data: Observations
     noise_free: FloatArray
     as_exact: FloatArray
-    """From noisy outputs that are taken as exact."""
+    """From noisy outputs taken as exact."""
     noise_aware: FloatArray
     """From the same outputs, with their noise bound."""
     rounding_aware: float
-    """From all values without noise, where a noise bound stands for their rounding."""
+    """From all noise-free values, with a noise bound that accounts for their rounding."""
 
     @classmethod
     def of(cls, f: _Expansion, rng: np.random.Generator, progress: Progress) -> _Growth:
@@ -230,9 +230,9 @@ class _Growth:
         norm = self.f.model.norm
         free, aware, exact = (float(e[-1]) / norm for e in (self.noise_free, self.noise_aware, self.as_exact))
         half, peaks = float(self.noise_free[39]) / norm, self.f.share(self.f.peaks)
-        own = "a function of our own: the paper does not print its"
+        own = "our own function: the paper does not print its function"
         lowest = self.rounding_aware / norm
-        # the paper's formula divides by what tells apart samples that lie close together
+        # the paper's formula divides by the tiny differences between samples that are close together
         rounded = f"beyond 100 by rounding alone; with that as noise, {100 * lowest:.2f}" if free > 1.0 + 1e-6 else ""
         return [
             Comparison("Figure 6: share of the norm in 40 samples, %", 100 * half, None, half <= free, own),
@@ -242,7 +242,7 @@ class _Growth:
                 100 * peaks,
                 90.0,
                 peaks <= free,
-                f"printed: above; of 200 functions drawn like it {np.mean(shares > 0.9):.0%} are, the median is "
+                f"printed: above; {np.mean(shares > 0.9):.0%} of 200 functions drawn like it are, the median is "
                 f"{100 * np.median(shares):.0f} %",
             ),
             Comparison(
@@ -255,7 +255,7 @@ class _Growth:
 
 
 def _peak_shares(count: int, rng: np.random.Generator, progress: Progress) -> FloatArray:
-    """What peaks and valleys alone say of the norm, for many functions."""
+    """What peaks and valleys alone say about the norm, for many functions."""
     shares = np.empty(count)
     for i in range(count):
         f = _Expansion.draw(rng)
@@ -293,7 +293,7 @@ def _growth_figure(growth: _Growth) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Corner:
-    """The frontier of noisy samples, and the pair that is chosen from it."""
+    """The frontier of noisy samples, and the pair chosen from it."""
 
     growth: _Growth
     frontier: ConsistencyFrontier
@@ -307,7 +307,7 @@ class _Corner:
         return cls(growth, frontier, float(growth.noise_aware[-1]))
 
     def is_accepted(self, norm_bound: float) -> bool:
-        """Whether an envelope takes the data's noise bound together with this norm bound."""
+        """Whether an envelope accepts the data's noise bound together with this norm bound."""
         try:
             OptimalEnvelope(self.growth.data, self.growth.f.model.kernel, norm_bound)
         except FalsifiedNormBoundError:
@@ -316,7 +316,7 @@ class _Corner:
 
     @property
     def least_noise_bound(self) -> float:
-        """The least that goes with the true norm."""
+        """The least noise bound consistent with the true norm."""
         allowed = self.frontier.least_norms <= self.growth.f.model.norm
         return float(self.frontier.noise_bounds[allowed][-1])
 
@@ -341,7 +341,7 @@ def _frontier_figure(corner: _Corner) -> Any:
     ax, frontier = axes[0][0], corner.frontier
     norm, noise_bound = corner.growth.f.model.norm, corner.growth.data.noise_bound
     proved = frontier.least_norms_at(frontier.noise_bounds)
-    # it was not followed to zero, but there it can only be higher
+    # not followed to zero, where it can only be higher
     refuted = np.append(frontier.noise_bounds, 0.0), np.append(proved, proved[-1])
     ax.fill_between(*refuted, color=RED, alpha=0.2, linewidth=0.0)
     ax.plot(frontier.noise_bounds, proved, color=RED, label="consistency frontier")

@@ -1,7 +1,7 @@
 """Example 1 of the paper: surfaces of the optimal upper bound, and both kinds of bands on a slice.
 
-Where ours differ from the printed numbers, the reason is what the authors add to the diagonal of the kernel matrix:
-with that addition ours are the printed ones to the digit. A row agrees only if that is so.
+Where ours differ from the printed numbers, the reason is the nugget that the authors add to the diagonal of the kernel
+matrix: with it, ours match the printed ones to the digit. A row agrees only if that is so.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ WIDTHS = {"grid": {"optimal": 8.93, "closed form": 21.13}, "random": {"optimal":
 """As printed: design -> method -> average width on the slice, with the noise level 1."""
 
 PYTHON_NUGGET = 1e-8
-"""On the whole diagonal in the authors' Python, that of the query included: surfaces and tables."""
+"""On the whole diagonal in the authors' Python, including the query's entry: surfaces and tables."""
 MATLAB_NUGGET = 1e-5
-"""On the diagonal of the data in their MATLAB: the slice."""
+"""On the diagonal of the data in the authors' MATLAB: the slice."""
 CONIC_ACCURACY = 1e-5
-"""Relative, that is granted to the solver of their optimal bounds."""
+"""Relative accuracy granted to the solver of their optimal bounds."""
 QUERIES_PER_AXIS, QUERIES_ON_SLICE = 50, 100
 SLICED_AT = -3.0
 SLICE_RIDGE = 100 * 1e-2
-"""Of the model in the middle of the closed form."""
+"""Regularisation of the nominal model at the centre of the closed form."""
 
 _TOP = 50.0  # of the drawn surfaces, as in the paper
 
 
 @dataclass(frozen=True, eq=False)
 class RegularisedValue(Points):
-    """`f(x)` with something added to `k(x, x)`, as in the authors' Python: bounds hold, and are wider than need be."""
+    """`f(x)` with a nugget on `k(x, x)`, as in the authors' Python: bounds hold, but are wider than necessary."""
 
     added: float = 0.0
 
@@ -71,7 +71,7 @@ class RegularisedValue(Points):
 
 
 def rounds_to(value: float, printed: float, accuracy: float = 0.0) -> bool:
-    """Whether `value` is what was printed with two decimals, by a solver of some relative accuracy."""
+    """Whether `value` rounds to the two printed decimals, given the relative accuracy of a solver."""
     return abs(value - printed) <= 0.005 + accuracy * abs(printed)
 
 
@@ -90,14 +90,14 @@ class Surface:
 
     @property
     def distance(self) -> float:
-        """The average distance of the bound to the truth."""
+        """The average distance from the bound to the truth."""
         return float(np.mean(self.upper - self.truth))
 
     def row(self) -> Comparison:
         """The average distance beside the printed one."""
         printed = DISTANCES[self.noise][self.design]
         return Comparison(
-            f"{self.design}, noise {self.noise:g}: average distance of C to the truth",
+            f"{self.design}, noise {self.noise:g}: average distance from C to the truth",
             self.distance,
             printed,
             rounds_to(self.distance_as_coded, printed, CONIC_ACCURACY) and self.distance <= self.distance_as_coded,
@@ -106,7 +106,7 @@ class Surface:
 
 
 def compute_surface(noise: float, design: str, n_per_axis: int) -> Surface:
-    """For the noise level and the design of one of the paper's surfaces."""
+    """One of the paper's surfaces, for a noise level and a design."""
     Z, y = henon.surface_data(noise)[design]
     data, kernel = Observations(Z, y, noise), SquaredExponential(henon.LENGTHSCALE)
     queries = henon.grid(n_per_axis)
@@ -134,24 +134,24 @@ class Slice:
     optimal_as_coded: Band
     """With the authors' nugget."""
     closed_form: Band
-    """With the authors' nugget, which here is part of the method."""
+    """With the authors' nugget, which is part of the method here."""
     closed_form_plain: Band
     """Without one."""
 
     @property
     def bands(self) -> list[Band]:
-        """The optimal band, ours and as coded, then the closed form, as coded and without a nugget."""
+        """The optimal band, ours and as coded; then the closed form, as coded and without a nugget."""
         return [self.optimal, self.optimal_as_coded, self.closed_form, self.closed_form_plain]
 
     @property
     def n_misses(self) -> int:
-        """Queries where some band does not hold the truth."""
+        """Queries where some band does not contain the truth."""
         missed = [(band.lower > self.truth) | (band.upper < self.truth) for band in self.bands]
         return int(np.any(missed, axis=0).sum())
 
     @property
     def n_outside(self) -> int:
-        """Queries where an optimal band leaves the closed form for the same nugget."""
+        """Queries where an optimal band leaves the closed form with the same nugget."""
         pairs = [(self.optimal_as_coded, self.closed_form), (self.optimal, self.closed_form_plain)]
         left = [(inner.lower < outer.lower) | (inner.upper > outer.upper) for inner, outer in pairs]
         return int(np.any(left, axis=0).sum())
@@ -179,7 +179,7 @@ class Slice:
 
 
 def compute_slice(design: str, n_queries: int) -> Slice:
-    """At `z1 = -3`, with the noise level 1."""
+    """At `z1 = -3`, with noise level 1."""
     Z, y = henon.slice_data(1.0)[design]
     data, kernel = Observations(Z, y, 1.0), SquaredExponential(henon.LENGTHSCALE)
     z2 = np.linspace(-henon.LIMIT, henon.LIMIT, n_queries)
@@ -206,7 +206,7 @@ def compute_slice(design: str, n_queries: int) -> Slice:
 
 
 def run(work: Work) -> PaperResult:
-    """Surfaces and slice, on the data of the paper: the seed plays no part."""
+    """Surfaces and slice, on the paper's data: the seed plays no part."""
     settings = [(noise, design, QUERIES_PER_AXIS) for noise, designs in DISTANCES.items() for design in designs]
     with work.stage("surfaces") as progress:
         surfaces = collect(in_parallel(compute_surface, settings, work.n_jobs), len(settings), progress)
@@ -233,8 +233,8 @@ def run(work: Work) -> PaperResult:
             "The data are the authors' own, drawn again from their seeds. Ours have nothing on the diagonal of the "
             f"kernel matrix; theirs have {PYTHON_NUGGET:.0e} there for the surfaces (and as much on k(x, x)), and "
             f"{MATLAB_NUGGET:.0e} for the slice, which nearly doubles the width of their optimal band on the grid.",
-            "The closed form is another matter: it inverts the kernel matrix, and at random inputs only a nugget keeps "
-            "that from amplifying the noise. So ours has theirs.",
+            "The closed form is another matter: it inverts the kernel matrix, and at random inputs only a nugget "
+            "keeps the inverse from amplifying the noise. So ours uses their nugget.",
         ],
         {"distances_as_coded": [[s.noise, s.design, s.distance_as_coded] for s in surfaces]},
     )
@@ -268,7 +268,7 @@ def _surfaces(surfaces: Sequence[Surface]) -> Any:
 
 
 def _distances(surfaces: Sequence[Surface]) -> Any:
-    """How far the bound is above the truth, where: on one scale a noise level."""
+    """How far above the truth the bound is, and where: one colour scale per noise level."""
     figure, panels = panels_of(2, 2, width=4.6, height=3.7, sharex=True, sharey=True)
     for row, noise in zip(panels, DISTANCES, strict=True):
         shown = [surface for surface in surfaces if surface.noise == noise]

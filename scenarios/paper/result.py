@@ -1,4 +1,4 @@
-"""What every experiment of the paper comes to: rows of printed and own numbers, figures, and remarks."""
+"""The result of one of the paper's experiments: rows of printed and own numbers, figures, and remarks."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Comparison:
     what: str
     ours: float
     printed: float | None = None
-    """None where the paper prints none."""
+    """None where the paper prints no number."""
     agrees: bool = True
-    """Whether ours is what it should be: the printed number, or different for the reason in the remark."""
+    """Whether ours is as it should be: the printed number, or different for the reason in the remark."""
     remark: str = ""
     """One line on why ours differs; empty where it does not."""
 
 
 @dataclass(frozen=True, eq=False)
 class PaperResult:
-    """An experiment of the paper, done again."""
+    """One of the paper's experiments, repeated."""
 
     title: str
     rows: list[Comparison]
@@ -34,7 +34,7 @@ class PaperResult:
     """matplotlib figures, by file name."""
     remarks: list[str] = field(default_factory=list)
     numbers: dict[str, Any] = field(default_factory=dict)
-    """More than the rows, for the JSON file."""
+    """Further numbers for the JSON file."""
 
     @property
     def agrees(self) -> bool:

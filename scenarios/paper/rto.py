@@ -1,7 +1,7 @@
-"""Example 2 of the paper: a known cost, and a constraint that is known by 64, 81 or 100 noisy samples only.
+"""Example 2 of the paper: a known cost, and a constraint known only through 64, 81 or 100 noisy samples.
 
-The authors' data can be drawn again: Python's generator with seed 1 and uniform noise, ten sets for each number of
-random samples (what is printed is their mean), one for each grid. Searched as they did, the printed numbers come back.
+The authors' data can be regenerated: Python's generator with seed 1 and uniform noise, ten sets for each number of
+random samples (the paper prints their mean), one for each grid. A search like theirs reproduces the printed numbers.
 Ours are better optima of the same problems, with nothing added to the kernel matrix.
 """
 
@@ -42,7 +42,7 @@ N_MEASURED = 12
 _DOMAIN = Box([-henon.LIMIT] * 2, [henon.LIMIT] * 2)
 _KERNEL = SquaredExponential(henon.LENGTHSCALE)
 _SAME = 1e-5  # optima that differ by less are equal
-_PER_AXIS = 81  # points of a map of a feasible set
+_PER_AXIS = 81  # points on the map of a feasible set
 
 Samples = tuple[FloatArray, FloatArray]
 
@@ -72,12 +72,12 @@ def paper_samples(design: str, n: int) -> list[Samples]:
 
 
 def envelope_of(samples: Samples, nugget: float = 0.0) -> OptimalEnvelope:
-    """The optimal envelope under the assumptions of the paper."""
+    """The optimal envelope under the paper's assumptions."""
     return OptimalEnvelope(Observations(*samples, NOISE), _KERNEL, henon.NORM_BOUND, nugget=nugget)
 
 
 def solve(samples: Samples, start: FloatArray | None = None) -> SafeOptimum:
-    """The cheapest certified point, also looked for from where other data led."""
+    """The cheapest certified point, also searched from the optima of other data."""
     constraint = envelope_of(samples) <= LIMIT
     found = [minimise(cost, constraint, _DOMAIN, gradient=cost_gradient)]
     if start is not None:
@@ -86,9 +86,9 @@ def solve(samples: Samples, start: FloatArray | None = None) -> SafeOptimum:
 
 
 def search_as_printed(samples: Samples) -> float:
-    """The authors' search: four grids of 10 x 10, each around the best point of the last and a fifth of its size.
+    """The authors' search: four 10 x 10 grids, each around the best point of the last and a fifth of its size.
 
-    They bound `f + 10`, with a nugget on the whole diagonal; that of the query is absent where it is a sample.
+    They bound `f + 10`, with a nugget on the whole diagonal, except the query's entry where the query is a sample.
     """
     Z, y = samples
     envelope = envelope_of((Z, y - LIMIT), PYTHON_NUGGET)
@@ -135,14 +135,14 @@ def true_optimum(n_per_axis: int = 401, n_starts: int = 12) -> tuple[FloatArray,
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """The data sets of one design and size, with what was found for them."""
+    """The data sets of one design and size, with their results."""
 
     design: str
     n: int
     sets: list[Samples]
     optima: list[SafeOptimum]
     as_printed: float
-    """The mean over the sets, searched as the authors did."""
+    """The mean over the sets, with the authors' search."""
 
     @property
     def mean(self) -> float:
@@ -150,7 +150,7 @@ class Case:
         return float(np.mean([optimum.cost for optimum in self.optima]))
 
     def row(self, true_cost: float) -> Comparison:
-        """Beside the printed cost; ours may be lower, but never below the true optimum."""
+        """Our cost beside the printed one; ours may be lower, but never below the true optimum."""
         printed = PRINTED[self.design][self.n]
         sizes = f", mean of {len(self.sets)} sets" if len(self.sets) > 1 else ""
         reproduced = abs(self.as_printed - printed) <= 0.01
@@ -159,19 +159,19 @@ class Case:
             self.mean,
             printed,
             reproduced and true_cost <= self.mean <= printed + 0.005,
-            f"{self.as_printed:.2f} searched as the authors did, with their nugget",
+            f"{self.as_printed:.2f} with the authors' search and nugget",
         )
 
 
 def paper_case(design: str, n: int) -> Case:
-    """One entry of the authors' table: solved by us, and searched as they did."""
+    """One entry of the authors' table: our solution, and the authors' search."""
     sets = paper_samples(design, n)
     as_printed = float(np.mean([search_as_printed(samples) for samples in sets]))
     return Case(design, n, sets, [solve(samples) for samples in sets], as_printed)
 
 
 def nested_optima(samples: Samples, parts: Sequence[Any]) -> list[SafeOptimum]:
-    """For growing parts of one data set, given as rows."""
+    """Optima for growing subsets of one data set, given as rows."""
     optima: list[SafeOptimum] = []
     for rows in parts:
         start = optima[-1].x if optima and optima[-1].success else None
@@ -180,7 +180,7 @@ def nested_optima(samples: Samples, parts: Sequence[Any]) -> list[SafeOptimum]:
 
 
 def measured_optima(samples: Samples, n_measured: int, rng: np.random.Generator) -> list[SafeOptimum]:
-    """Optimise, measure at the optimum, and again: every point that is tried is certified before."""
+    """Optimise, measure at the optimum, and repeat: every point is certified before it is tried."""
     Z, y = samples
     optima = [solve(samples)]
     for _ in range(n_measured):
@@ -191,7 +191,7 @@ def measured_optima(samples: Samples, n_measured: int, rng: np.random.Generator)
 
 
 def nested_grid(rng: np.random.Generator) -> tuple[Samples, list[IndexArray]]:
-    """The finest of some grids, each with all the points of the last, and the rows of all of them."""
+    """The finest of several nested grids, and the rows that belong to each of them."""
     finest = NESTED_GRIDS[-1]
     Z = henon.grid(finest)
     numbers = np.arange(finest**2, dtype=np.int64).reshape(finest, finest)
@@ -201,13 +201,13 @@ def nested_grid(rng: np.random.Generator) -> tuple[Samples, list[IndexArray]]:
 
 
 def falls(optima: Sequence[SafeOptimum]) -> bool:
-    """Whether each is found, and none is dearer than the one before."""
+    """Whether each is found, and none costs more than the one before."""
     costs = np.array([optimum.cost for optimum in optima])
     return all(optimum.success for optimum in optima) and bool((np.diff(costs) <= _SAME).all())
 
 
 def margin_map(samples: Samples) -> FloatArray:
-    """By how much the bound is within the limit at the rows of a grid: certified where it is zero or more."""
+    """How far the bound is inside the limit at the rows of a grid: certified where it is zero or more."""
     return (envelope_of(samples) <= LIMIT).margins(henon.grid(_PER_AXIS))
 
 
@@ -216,7 +216,7 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def run(work: Work) -> PaperResult:
-    """The paper's data are its own; the seed draws those of the nested grids and the noise of what is measured."""
+    """The paper's data are fixed; the seed draws those of the nested grids and the measurement noise."""
 
     def parallel(stage: str, tasks: list[Any]) -> list[Any]:
         with work.stage(stage) as progress:
@@ -266,7 +266,7 @@ def _growth_rows(
             f"the first {n} of 100 random samples, mean of {len(nested)} sets",
             float(np.mean([chain[i].cost for chain in nested])),
             agrees=all_fall,
-            remark="" if i else "nested data: no set may get dearer",
+            remark="" if i else "nested data: the cost may rise for no set",
         )
         for i, n in enumerate(sizes)
     ]
@@ -306,16 +306,16 @@ def _remarks(maps: Sequence[FloatArray]) -> list[str]:
     feasible = henon.truth(henon.grid(_PER_AXIS)) <= LIMIT
     shares = ", ".join(f"{np.sum(margins >= 0.0) / feasible.sum():.0%}" for margins in maps)
     return [
-        "The authors refine a coarse grid around its best certified point, and so miss a cheaper part of the certified "
-        "set in some of the random data sets.",
-        f"Share of the truly feasible set that is certified (of the first set of each): {shares}.",
-        "The ground truth grows without limit, so it is in no RKHS of a squared exponential, whatever the norm. It is "
-        f"close to one that is: on a grid of 31 x 31, a function of norm {least:.0f} comes within {distance:g} of it.",
+        "The authors refine a coarse grid around its best certified point, and so miss a cheaper part of the "
+        "certified set for some of the random data sets.",
+        f"Certified share of the truly feasible set (for the first data set of each): {shares}.",
+        "The ground truth grows without bound, so it is in no RKHS of a squared exponential, whatever the norm. It "
+        f"is close to a function that is: on a 31 x 31 grid, one of norm {least:.0f} comes within {distance:g} of it.",
     ]
 
 
 def _figure(cases: Sequence[Case], maps: Sequence[FloatArray], z_true: FloatArray, true_cost: float) -> Any:
-    """Feasible sets in the manner of the paper: random above, grids below, the true one on the right."""
+    """Feasible sets as in the paper: random above, grids below, the true one on the right."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,7 +1,7 @@
 """Tables I and II of the paper: average widths of three kinds of bounds, for loose norm and noise bounds.
 
 Every cell is computed twice: as the paper states the bound, and as the authors' published Python computes it. The
-second must be the printed number, so that what makes the first differ is known and not guessed.
+second must match the printed number, so that the cause of any difference in the first is known, not guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = ("opt", "sub", "gp")
 NORM_BOUNDS = (1200.0, 1800.0, 2400.0)
 NOISE_FACTORS = (1.0, 1.5, 2.0)
 RIDGE = 1e-4
-"""Of the model in the middle of the closed form."""
+"""Regularisation of the nominal model at the centre of the closed form."""
 CONFIDENCE = 0.99
 QUERIES_PER_AXIS = 50
 
@@ -65,20 +65,22 @@ PRINTED = {
 }
 
 REMARKS = (
-    f"opt: their kernel matrix carries {PYTHON_NUGGET:.0e} on its whole diagonal, that of the query included. Their "
-    "bounds hold and are a little wider; ours have nothing there.",
-    "sub: their radius is sqrt(Gamma^2 - Delta), and Delta stays that of the true noise when dbar is raised. Delta is "
+    f"opt: their kernel matrix carries {PYTHON_NUGGET:.0e} on its whole diagonal, including the query's entry. "
+    "Their bounds hold and are a little wider; ours have no nugget.",
+    "sub: their radius is sqrt(Gamma^2 - Delta), and Delta is still that of the true noise when dbar is raised. "
+    "Delta is "
     "negative, so their bounds hold, and are wider than those of Proposition 3. Ours are as it states them, with the "
     f"same ridge model and the same {PYTHON_NUGGET:.0e} on the diagonal.",
     "gp: their beta is Gamma + dbar sqrt(2 (gamma + 1 + ln(1/delta))), the paper's Gamma + 4 lambda sqrt(gamma + 1 + "
-    "ln(1/delta)); their process takes lambda for the variance of the noise, which is lambda^2; and the gamma of the "
-    "grid serves the random inputs as well. Ours are as the paper states them: narrower in Table I, wider in Table II.",
+    "ln(1/delta)); their process uses lambda as the noise variance, which should be lambda^2; and the gamma of the "
+    "grid is also used for the random inputs. Ours are as the paper states them: narrower in Table I, wider in "
+    "Table II.",
 )
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table for one design: widths by kind, as printed, as stated (ours) and by the authors' code."""
+    """One column of a table for one design: widths by kind, as printed, as stated (ours) and from the authors' code."""
 
     noise: float
     design: str
@@ -90,10 +92,10 @@ class Column:
     largest_relative_gap: float
 
     def agrees(self, kind: str) -> bool:
-        """Whether their code gives the printed width, and ours is in the order that theory and the paper claim.
+        """Whether their code gives the printed width, and ours follow the order that theory and the paper claim.
 
-        That is: no wider than with their additions; the optimal bounds narrowest, those of the process ten times as
-        wide or more.
+        That is: no wider than with their nugget; the optimal bounds narrowest, those of the process at least ten times
+        as wide.
         """
         opt, sub, gp = (self.ours[name] for name in KINDS)
         holds = {
@@ -112,12 +114,12 @@ class Column:
             self.ours[kind],
             self.printed[kind],
             self.agrees(kind),
-            f"{self.as_coded[kind]:.2f} as their code has it",
+            f"{self.as_coded[kind]:.2f} from their code",
         )
 
 
 def settings() -> Iterator[tuple[float, str, int]]:
-    """True noise level, design, and the number of the column."""
+    """True noise level, design, and column number."""
     for noise, designs in PRINTED.items():
         for design, kinds in designs.items():
             for column in range(len(kinds["opt"])):
@@ -189,7 +191,7 @@ def process_as_coded(noise: float, design: str, norm_bound: float, noise_bound: 
 
 
 def run(work: Work) -> PaperResult:
-    """Both tables, on the data of the paper: the seed plays no part."""
+    """Both tables, on the paper's data: the seed plays no part."""
     asked = [(*setting, QUERIES_PER_AXIS) for setting in settings()]
     with work.stage("columns of the tables") as progress:
         columns = collect(in_parallel(compute, asked, work.n_jobs), len(asked), progress)
@@ -202,7 +204,8 @@ def run(work: Work) -> PaperResult:
         [column.row(kind) for column, kind in cells],
         {"widths": _figure(list(groups.values()))},
         [
-            f"{reproduced} of {len(cells)} printed cells come out of the authors' formulas to the last digit; the "
+            f"{reproduced} of {len(cells)} printed cells are reproduced by the authors' formulas to the last digit; "
+            "the "
             f"largest difference is {max(differences):.4f}.",
             *REMARKS,
         ],

@@ -1,6 +1,6 @@
-"""The kinds of studies, one module each: its settings, what it does, and what it tells of that.
+"""The kinds of studies, one module each: its settings, what it does, and what it reports.
 
-A new kind is one more module with a `KIND` (see `kind.py`), and its name below.
+A new kind is one more module with a `KIND` (see `kind.py`), listed by name below.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ MODULES = (
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """What every module says of itself."""
+    """The `KIND` of every module."""
     return tuple(import_module(f".{name}", __package__).KIND for name in MODULES)

@@ -1,4 +1,4 @@
-"""Plans from random initial states against the truth: are the verdicts right, and the boxes?"""
+"""Plans from random initial states against the truth: are the verdicts and the boxes right?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CheckSettings(Settings):
     """Whether the verdicts are compared with the truth."""
 
     check: Annotated[int, Field(ge=0)] = 0
-    """Plans from so many random initial states, compared with the simulated truth."""
+    """Number of random initial states whose plans are compared with the simulated truth."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +31,13 @@ class CheckOutcome(Outcome):
 
     n_plans: int
     n_states: int
-    """How many true states there were."""
+    """The number of true states."""
     n_inside: int
     counts: dict[Verdict, int]
     n_wrong: int
     """Certified plans that violate the limits, and refuted ones that do not."""
     plans_per_second: float
-    """Certified, not planned."""
+    """Of certification alone, without planning."""
 
     name: ClassVar[str] = "check"
 
@@ -72,12 +72,12 @@ class CheckOutcome(Outcome):
             ("of these in their boxes", f"{self.n_inside:,}"),
             ("plans certified per second", f"{self.plans_per_second:.0f}"),
         ]
-        text = "The plant of this study is simulated, so the verdicts can be compared with what it does."
+        text = "The plant in this study is simulated, so the verdicts can be compared with what it really does."
         return [Section("Verdicts against the truth", [text, Table(("", "number"), rows)])]
 
 
 def prepare(settings: CheckSettings, scenario: Scenario, source: Source) -> Run | None:
-    """Nothing that could be refused is left."""
+    """Nothing is left to refuse."""
     return partial(run, settings.check) if settings.check else None
 
 

@@ -1,4 +1,4 @@
-"""Closed loops on the simulated plant: what believing the model costs, and what certifying it costs."""
+"""Closed loops on the simulated plant: what trusting the model costs, and what certification costs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .kind import Kind, Listing, Outcome, Run, Task, seconds_text
 
 CERTAINTY_EQUIVALENT, ROBUST, CERTIFIED = "certainty equivalent", "robust", "certified"
 _RUNS_PER_TASK = 5
-_ITERATIONS = 24  # of the robust problem: what takes more would come too late
+_ITERATIONS = 24  # of the robust problem: a solution that takes more would come too late
 
 
 class ClosedLoopSettings(Settings):
-    """Run controllers on the simulated plant: certainty equivalent, robust, and certified with a fallback."""
+    """Run three controllers on the simulated plant: certainty-equivalent, robust, and certified with a fallback."""
 
     runs: Count = 100
     """From random initial states within the limits."""
@@ -42,12 +42,12 @@ class ClosedLoopSettings(Settings):
     safe_input: list[Finite]
     """Applied when nothing certified is left."""
     initial_states: tuple[list[Finite], list[Finite]] | None = None
-    """Lower and upper ends to draw initial states from; the limits by default."""
+    """Lower and upper corners of the box to draw initial states from; the limits by default."""
     region: Annotated[list[Count], Field(default=[])]
-    """Cells per state of an invariant region, where loops then begin, and which the certified controller keeps to; they
-    are not split."""
+    """Cells per state of an invariant region, which are not split. Loops then start in the region, and the certified
+    controller keeps to it."""
     repair_seconds: float = 0.1
-    """How long it may mend a plan, with a region."""
+    """Time limit for repairing a plan, with a region."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class LoopRun:
 
     @property
     def broken_promises(self) -> int:
-        """Steps that were certified and violated a limit: with right assumptions, none."""
+        """Steps that were certified yet violated a limit: none if the assumptions hold."""
         return sum(
             decision.is_certified and not inside
             for decision, inside in zip(self.decisions, self.is_inside, strict=False)
@@ -75,11 +75,11 @@ class LoopRun:
 
     @property
     def is_refuted(self) -> bool:
-        """Whether a measurement was outside the box that was proved for it: with right assumptions, never."""
+        """Whether a measurement fell outside its proved box: never if the assumptions hold."""
         return Decision.REFUTED in self.decisions
 
     def summary(self) -> dict[str, Any]:
-        """As JSON knows it."""
+        """In JSON types."""
         return {
             "states": self.states.tolist(),
             "inputs": self.inputs.tolist(),
@@ -98,7 +98,7 @@ class Tally:
 
     @property
     def n_steps(self) -> int:
-        """The number of steps of all loops together."""
+        """The number of steps in all loops together."""
         return sum(len(run.inputs) for run in self.runs)
 
     @property
@@ -108,12 +108,12 @@ class Tally:
 
     @property
     def n_broken(self) -> int:
-        """Of those, after steps that were certified."""
+        """Those of them that follow a certified step."""
         return sum(run.broken_promises for run in self.runs)
 
     @property
     def mean_cost(self) -> float:
-        """The mean cost of a loop."""
+        """The mean cost per loop."""
         return float(np.mean([run.cost for run in self.runs]))
 
     @property
@@ -123,11 +123,11 @@ class Tally:
 
     @property
     def decisions(self) -> list[Decision]:
-        """Those of all loops, one after the other."""
+        """Those of all loops, one loop after another."""
         return [decision for run in self.runs for decision in run.decisions]
 
     def share(self, *kinds: Decision) -> str:
-        """Of the decisions; nothing where there are none."""
+        """As a share of the decisions; empty where there are none."""
         found = self.decisions
         return f"{sum(decision in kinds for decision in found) / len(found):.1%}" if found else ""
 
@@ -176,9 +176,9 @@ class ClosedLoopOutcome(Outcome):
             for name, tally in self.tallies.items()
         ]
         caption = (
-            "out: true states outside the limits; broken: those after steps that were certified; cert., repair, "
-            "rest, own, safe: steps with a certified plan, a repaired one, what was left of one, the region's own, the "
-            "safe input"
+            "out: true states outside the limits; broken: those that follow a certified step; cert., repair, rest, "
+            "own, safe: steps with a certified plan, a repaired one, the rest of an earlier one, the region's own "
+            "plan, the safe input"
         )
         if self.n_refuted:
             caption += f"; loops in which a measurement refuted an assumption: {self.n_refuted:,}"
@@ -191,7 +191,7 @@ class ClosedLoopOutcome(Outcome):
             return []
         return [
             f"The certified controller keeps to a region of {rounded_down(100.0 * self.region.share)} % of the limits, "
-            f"certified for ever, in {len(self.region):,} cells; all loops begin in it."
+            f"certified for ever, in {len(self.region):,} cells; all loops start in it."
         ]
 
     def remarks(self) -> list[str]:
@@ -216,7 +216,7 @@ class ClosedLoopOutcome(Outcome):
                     f"{1e3 * tally.seconds:.3g}",
                 )
             )
-            description = f"Closed loops under the controller {name}: {tally.n_outside} violations of the limits."
+            description = f"Closed loops under the {name} controller: {tally.n_outside} violations of the limits."
             pictures.append(Picture(self._figure([name]), description))
         header = ("controller", "steps", "outside limits", "though certified", "mean cost", "safe input", "ms per step")
         text = " ".join(
@@ -224,7 +224,7 @@ class ClosedLoopOutcome(Outcome):
         )
         if self.n_refuted:
             text += (
-                f" Loops with a measurement outside its proved box, so that an assumption is wrong: {self.n_refuted:,}."
+                f" Loops with a measurement outside its proved box, which refutes an assumption: {self.n_refuted:,}."
             )
         return [Section("Closed loops", [text, Table(header, rows), Gallery(pictures)])]
 
@@ -238,13 +238,13 @@ class ClosedLoopOutcome(Outcome):
 
 
 def prepare(settings: ClosedLoopSettings, scenario: Scenario, source: Source) -> Run | None:
-    """Where the loops begin is known before the work."""
+    """Check where the loops start before any work is done."""
     limits = source.limits.states
     lower, upper = settings.initial_states or (limits.lower.tolist(), limits.upper.tolist())
     if not len(lower) == len(upper) == limits.n_dims:
         raise InputError(f"closed_loop.initial_states must hold {', '.join(source.state_names)} twice")
     if not np.isfinite([lower, upper]).all():
-        raise InputError("closed_loop.initial_states is needed where states have no limits")
+        raise InputError("closed_loop.initial_states is needed where some state has no limits")
     as_vector(settings.safe_input, "closed_loop.safe_input", len(source.input_names))
     return partial(run, settings, (lower, upper))
 
@@ -274,7 +274,7 @@ def run(settings: ClosedLoopSettings, starts: tuple[list[float], list[float]], t
 
 
 def _held_reference(task: Task) -> FloatArray:
-    """The input at the set point, held for the whole horizon: a plan from which tight limits can be kept."""
+    """The input at the set point, held over the whole horizon: a plan that can keep tight limits."""
     control = task.scenario.control
     assert control is not None
     return np.tile(control.input_reference, (1, task.material.runs.horizon, 1))
@@ -283,7 +283,7 @@ def _held_reference(task: Task) -> FloatArray:
 def _starts(
     n: int, ends: tuple[list[float], list[float]], region: InvariantRegion | None, rng: np.random.Generator
 ) -> FloatArray:
-    """Random states between two ends, in the region if there is one."""
+    """Random states in a box, and in the region if there is one."""
     found = rng.uniform(*ends, (n, len(ends[0])))
     if region is None:
         return found
@@ -292,7 +292,7 @@ def _starts(
         if not outside.any():
             return found
         found[outside] = rng.uniform(*ends, (int(outside.sum()), len(ends[0])))
-    raise InputError("closed_loop.initial_states has hardly any state in the region")
+    raise InputError("closed_loop.initial_states contains hardly any state of the region")
 
 
 def _run_some(
@@ -312,7 +312,7 @@ def _run_some(
 def _makers(
     settings: ClosedLoopSettings, material: Material, noise: FloatArray, region: InvariantRegion | None
 ) -> dict[str, Callable[[], Any]]:
-    """For every controller, what makes a fresh one; all of a task share what is compiled."""
+    """A factory per controller; all loops of a task share what is compiled."""
     control, predictor, limits = material.control, material.predictors[OPTIMAL], material.limits
     assert control is not None
     robust = RobustOCP(predictor, control, limits, initial_state_noise=noise, iterations=_ITERATIONS)
@@ -336,7 +336,7 @@ def _makers(
 
 @dataclass(frozen=True)
 class _First:
-    """A controller that applies the first input of every plan, come what may."""
+    """A controller that applies the first input of every plan, whatever happens."""
 
     plan: Callable[[FloatArray], FloatArray]
     log = ()
@@ -347,7 +347,7 @@ class _First:
 
 
 def _run(controller: Any, x0: FloatArray, errors: FloatArray, material: Material) -> LoopRun:
-    """The controller is told the state with an error, `(n_steps, n_states)`; the same for every controller."""
+    """The controller sees the state with an error, `(n_steps, n_states)`, the same for every controller."""
     assert material.plant is not None
     assert material.control is not None
     states, inputs, seconds = [x0], [], []
@@ -368,7 +368,7 @@ def _run(controller: Any, x0: FloatArray, errors: FloatArray, material: Material
 
 
 def complaint(settings: ClosedLoopSettings, scenario: Scenario) -> str:
-    """Loops are run on a plant."""
+    """Loops need a plant to run on."""
     return "" if scenario.plant is not None else "[closed_loop] needs the truth, which only a simulated [plant] has"
 
 

@@ -1,4 +1,4 @@
-"""Offline design: what can be certified from where, by which planning, and what that depends on."""
+"""Offline design: where plans can be certified from, by which way of planning, and what that depends on."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ TIGHTENED = "tightened limits"
 
 
 class LimitSweep(MovedLimit):
-    """Move one limit, and see up to where plans from an initial state can be certified."""
+    """Move one limit, and see how far plans from an initial state can still be certified."""
 
     initial_state: list[Finite]
 
     @property
     def start_text(self) -> str:
-        """The initial state as it is shown."""
+        """The initial state as text."""
         return "(" + ", ".join(f"{x:g}" for x in self.initial_state) + ")"
 
 
 class DesignSettings(Settings):
-    """Offline design: widths of boxes, tightened limits, the certifiable region, and what it depends on."""
+    """Offline design: box widths, tightened limits, the certifiable region, and what it depends on."""
 
     region: tuple[Count, Count] = (13, 13)
     """A grid of initial states within the limits."""
     region_states: tuple[str, str] | None = None
-    """The two states of that grid, the first two by default; others are at the reference of the controller."""
+    """The two states of that grid, by default the first two; the others are at the controller's reference."""
     tightening_share: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Each tightened limit, taken by itself, suffices for this share of the plans; the rest may need far more."""
+    """Each tightened limit, on its own, suffices for this share of the plans; the rest may need far more."""
     effects_region: tuple[Count, Count] = (6, 6)
-    """The grid on which each of the following is tried."""
+    """The grid for each of the following variations."""
     horizons: list[Count] = Field(default=[])
     runs: list[Count] = Field(default=[])
-    """Numbers of recorded runs, drawn so that smaller sets are parts of larger ones."""
+    """Numbers of recorded runs; smaller sets are subsets of larger ones."""
     noise_factors: list[Positive] = Field(default=[])
     norm_factors: list[Positive] = Field(default=[])
     sweep: LimitSweep | None = None
@@ -66,12 +66,12 @@ class DesignOutcome(Outcome):
     half_widths: FloatArray
     """`(n_plans, n_steps, n_states)`, of the certainty-equivalent plans over the region."""
     tightening: Tightening
-    """What the predictions of those plans must keep from the limits."""
+    """How far inside the limits the predictions of those plans must stay."""
     tightening_share: float
-    """Of the plans that each of these numbers, taken by itself, suffices for."""
+    """Share of the plans that each of these numbers, on its own, suffices for."""
     region: VerdictMap
     n_wrong: int | None
-    """Certified plans that violate a limit on the simulated plant: with right assumptions, none."""
+    """Certified plans that violate a limit on the simulated plant: none if the assumptions hold."""
     effects: list[Effect]
     sweep: LimitSweep | None
     trials: list[LimitTrial]
@@ -80,7 +80,7 @@ class DesignOutcome(Outcome):
 
     @property
     def is_nested(self) -> bool:
-        """Whether whatever is certified without robust planning is certified with it."""
+        """Whether everything certified without robust planning is also certified with it."""
         return bool((self.region.certified(CERTAINTY_EQUIVALENT) <= self.region.certified(ROBUST)).all())
 
     @property
@@ -103,9 +103,9 @@ class DesignOutcome(Outcome):
 
     def remarks(self) -> Iterator[str]:
         shares = ", ".join(f"{name} {share:.1%}" for name, share in self.region.shares.items())
-        yield f"certified share of the initial states within the limits, by planning: {shares}"
+        yield f"certified share of the initial states within the limits, by way of planning: {shares}"
         if TIGHTENED not in self.region.verdicts:
-            yield "tightened limits leave no room: no nominal plan can keep them"
+            yield "the tightened limits leave no room: no nominal plan can keep them"
         yield f"the region with robust planning {'contains' if self.is_nested else 'does not contain'} that without"
         if self.n_wrong is not None:
             yield f"{self.n_wrong} certified plans violate a limit on the simulated plant"
@@ -122,7 +122,7 @@ class DesignOutcome(Outcome):
             yield self._trials_listing(self.sweep)
 
     def _by_step(self, *widths: FloatArray) -> list[list[str]]:
-        """Rows of a table: by state some widths `(n_steps, n_states)`, and what tightened limits take."""
+        """Table rows: per state the widths `(n_steps, n_states)`, and the tightening of the limits."""
         below, above = self.tightening.below, self.tightening.above
         return [
             [
@@ -142,9 +142,10 @@ class DesignOutcome(Outcome):
         return Listing(
             header,
             [self._by_step(self.half_widths.mean(axis=0), self.half_widths.max(axis=0))],
-            title="Half-widths of boxes, and tightened limits",
+            title="Half-widths of the boxes, and tightened limits",
             caption="tightened: how far inside its lower and upper limit a prediction must stay; each "
-            f"suffices by itself for {self.tightening_share:.0%} of the plans",
+            f"suffices "
+            f"on its own for {self.tightening_share:.0%} of the plans",
             whole=frozenset(range(1, len(header))),
             is_numeric=True,
         )
@@ -185,31 +186,29 @@ class DesignOutcome(Outcome):
             )
             for trial in self.trials
         ]
-        title, caption = f"From {sweep.start_text}, as a limit moves", "price: how much dearer the robust plan is"
+        title, caption = f"From {sweep.start_text}, as a limit moves", "price: how much more the robust plan costs"
         return Listing(header, [rows], title=title, caption=caption)
 
     def sections(self) -> Iterator[Section]:
         runs, grid, drawn = self.task.material.runs, self.region.grid, self.figures()
         text = (
             f"Plans from a grid of {len(grid.first)} by {len(grid.second)} initial states within the "
-            "limits, by a controller that believes its model, by the same with limits tightened by what boxes take, "
-            "and with the boxes themselves as constraints."
+            "limits: by a controller that trusts its model, by the same controller with limits tightened by the box "
+            "widths, and with the boxes themselves as constraints."
         )
         if TIGHTENED not in self.region.verdicts:
-            text += (
-                " Limits tightened like that leave no room: no nominal plan can keep them, so there is no map of that."
-            )
-        picture = Picture(drawn["design_region"], "Verdicts by planning.")
+            text += " The tightened limits leave no room: no nominal plan can keep them, so they have no map."
+        picture = Picture(drawn["design_region"], "Verdicts by way of planning.")
         yield Section("The certifiable region", [text, Gallery([picture])])
         text = (
-            "Half-widths of the boxes on average over the region, and how far inside the limits the predictions of a "
-            f"nominal controller must stay; each number suffices by itself for {self.tightening_share:.0%} of its "
+            "Mean half-widths of the boxes over the region, and how far inside the limits the predictions of a "
+            f"nominal controller must stay; each number suffices on its own for {self.tightening_share:.0%} of its "
             "plans."
         )
         picture = Picture(drawn["design_widths"], "Half-widths of the boxes by step.")
         yield Section("Tightened limits", [text, self._widths_table(), Gallery([picture])])
         if "design_effects" in drawn:
-            text = "How much of the region can be certified when one thing changes."
+            text = "How much of the region can be certified when one setting changes."
             description = f"Certified share by horizon, {runs.kind}, noise and norm bound."
             gallery = Gallery([Picture(drawn["design_effects"], description)])
             yield Section("What the region depends on", [text, gallery])
@@ -233,7 +232,7 @@ class DesignOutcome(Outcome):
         ]
         header = (f"{sweep.end} limit of {sweep.state}", "certainty equivalent", "robust", "dearer by", "seconds")
         text = (
-            f"Plans from {sweep.start_text}. The certificates of the robust ones are certificates/limit_1.json and "
+            f"Plans from {sweep.start_text}. The certificates of the robust plans are certificates/limit_1.json and "
             "so on."
         )
         return Section("How far a limit can be moved", [text, Table(header, rows)])
@@ -265,7 +264,7 @@ def _needed(distance: float) -> str:
 
 
 def prepare(settings: DesignSettings, scenario: Scenario, source: Source) -> Run | None:
-    """All that can be refused before the work."""
+    """Refuse what cannot be done before any work starts."""
     source.require_states("[design]")
     pair = region_pair(settings.region_states, source.state_names, source.limits.states, "design")
     if settings.horizons and max(settings.horizons) > source.horizon:
@@ -280,7 +279,7 @@ def prepare(settings: DesignSettings, scenario: Scenario, source: Source) -> Run
 
 
 def run(settings: DesignSettings, pair: tuple[int, int], task: Task) -> DesignOutcome:
-    """The region by three ways of planning, what it depends on, and how far a limit can be moved."""
+    """The region for three ways of planning, what it depends on, and how far a limit can be moved."""
     material, work, control = task.material, task.work, task.material.control
     assert control is not None
     assert isinstance(control.cost, QuadraticCost)
@@ -315,7 +314,7 @@ def run(settings: DesignSettings, pair: tuple[int, int], task: Task) -> DesignOu
 
 
 def _changes(settings: DesignSettings, base: Designer, order: Any) -> list[Change[Designer]]:
-    """Smaller sets of runs are parts of the larger ones, in this order."""
+    """In this order, smaller sets of runs are subsets of the larger ones."""
     runs = base.material.runs
     sizes = [min(n, len(runs)) for n in settings.runs]
     return [
@@ -327,7 +326,7 @@ def _changes(settings: DesignSettings, base: Designer, order: Any) -> list[Chang
 
 
 def _limit_trials(sweep: LimitSweep, base: Designer, task: Task) -> list[LimitTrial]:
-    """The same initial state under one limit after the other."""
+    """The same initial state under one value of the limit after another."""
     trials: list[LimitTrial] = []
     with task.work.stage(f"moving the limit of {sweep.state}") as progress:
         for value in sweep.values:
@@ -349,7 +348,7 @@ def _wrong(certificates: list[Certificate], material: Material) -> int | None:
 
 
 def complaint(settings: DesignSettings, scenario: Scenario) -> str:
-    """Somebody has to plan."""
+    """A design needs a controller."""
     return "" if scenario.control is not None else "[design] needs [control], which plans"
 
 

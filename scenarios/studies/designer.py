@@ -1,4 +1,4 @@
-"""What design asks of a predictor and a controller: plans over a region, and how those change with one thing."""
+"""What a design asks of a predictor and a controller: plans over a region, and how they change with one setting."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MovedLimit(Settings):
         return replace(limits, states=Box(**ends))
 
     def require_fits(self, source: Source, section: str) -> None:
-        """Refuse a state that is not there, and values beyond its other limit."""
+        """Refuse an unknown state, and values beyond its opposite limit."""
         if self.state not in source.state_names:
             raise InputError(f"{section}.state must be one of {', '.join(source.state_names)}")
         for value in self.values:
@@ -59,16 +59,16 @@ class MovedLimit(Settings):
 
 @dataclass(frozen=True)
 class Effect:
-    """What the certifiable region becomes when one thing changes."""
+    """What becomes of the certifiable region when one setting changes."""
 
     what: str
     value: float
     half_widths: tuple[float, ...]
-    """Of each state after the last step, on average over the certainty-equivalent plans."""
+    """Per state after the last step, averaged over the certainty-equivalent plans."""
     shares: dict[str, float]
-    """Of the initial states, that can be certified, by planning."""
+    """Certifiable share of the initial states, by way of planning."""
     refutation: str = ""
-    """Why there is nothing to say: the data refute the assumption."""
+    """Why there is no result: the data refute the assumption."""
 
     def row(self) -> tuple[str, ...]:
         """Of a table."""
@@ -80,7 +80,7 @@ class Effect:
 
 @dataclass(frozen=True, eq=False)
 class LimitTrial:
-    """One initial state under one value of a limit: planned with and without a look at the boxes."""
+    """One initial state under one value of a limit, planned with and without regard to the boxes."""
 
     limit: float
     believing: Certificate
@@ -94,7 +94,7 @@ class LimitTrial:
         return {"certainty_equivalent": self.believing, "robust": self.plan.certificate}
 
     def summary(self) -> dict[str, Any]:
-        """As JSON knows it."""
+        """In JSON types."""
         return {
             "limit": self.limit,
             **{
@@ -109,18 +109,18 @@ class LimitTrial:
 
 @dataclass(frozen=True, eq=False)
 class Designer:
-    """A predictor and a controller, and what they make of initial states."""
+    """A predictor and a controller, and what they can do from initial states."""
 
     material: Material
     predictor: MultiStepPredictor
     control: CertaintyEquivalentOCP
     noise: FloatArray
-    """How far true initial states may be from those planned from."""
+    """How far the true initial states may be from those that plans start from."""
 
     def certified_plans(
         self, control: CertaintyEquivalentOCP, x0: FloatArray, work: Work, progress: Progress | None = None
     ) -> list[Certificate]:
-        """Plans that believe the model, certified afterwards."""
+        """Plans that trust the model, certified afterwards."""
         plans = control.solve_many(x0, work.n_jobs, progress)
         return certify_plans(
             self.predictor,
@@ -149,7 +149,7 @@ class Designer:
         return Effect(what, value, tuple(half_widths(believing)[:, -1].mean(axis=0).tolist()), shares)
 
     def limit_trial(self, x0: Sequence[float], limits: BoxLimits, value: float) -> LimitTrial:
-        """One initial state under one value of a limit, which stands in `limits`."""
+        """One initial state under one value of a limit, as set in `limits`."""
         problem = self.robust(limits)
         began = time.perf_counter()
         found = problem.solve(x0)
@@ -175,7 +175,7 @@ class Designer:
 
 @dataclass(frozen=True, eq=False)
 class Change(Generic[Changed]):
-    """One thing, the value that it is tried with, its present one, and how it is changed."""
+    """One setting, the value to try, its present value, and how to change it."""
 
     what: str
     value: float
@@ -184,7 +184,7 @@ class Change(Generic[Changed]):
 
 
 def effects_of(changes: Sequence[Change[Designer]], base: Designer, x0: FloatArray, work: Work) -> list[Effect]:
-    """One thing changes at a time."""
+    """The effects of changing one setting at a time."""
     effects: list[Effect] = []
     if not changes:
         return effects

@@ -1,4 +1,4 @@
-"""Policies of all kinds on the simulated plant, as they are and filtered; all loops of a part in lockstep."""
+"""Policies of all kinds on the simulated plant, unfiltered and filtered; all loops of a part run in lockstep."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from ..material import Material, Work, plan_from
 
 CERTAINTY_EQUIVALENT, HOSTILE, RANDOM = "certainty equivalent", "hostile", "random"
 Policy = Callable[[FloatArray], FloatArray]
-"""From the states of some loops `(n_loops, n_states)` to inputs `(n_loops, n_inputs)`."""
+"""Maps the states of several loops `(n_loops, n_states)` to inputs `(n_loops, n_inputs)`."""
 Maker = Callable[[np.random.Generator], Policy]
-"""A fresh policy for some loops."""
+"""Makes a fresh policy for several loops."""
 
 _HELD = 60
-"""So many steps an input is held to see where it leads."""
+"""Steps for which an input is held to see where it leads."""
 _KEPT = 25
-"""So many steps a random input is kept."""
+"""Steps for which a random input is held."""
 _IN_LOCKSTEP = 25
-"""Loops per task: random numbers go with them, so it is not the number of processes that decides."""
+"""Loops per task. Random numbers are drawn per task, so they do not depend on the number of processes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Loops:
-    """All loops of one policy, as it is and filtered."""
+    """All loops of one policy, unfiltered and filtered."""
 
     policy: str
     states: FloatArray
@@ -44,21 +44,21 @@ class Loops:
     unfiltered: FloatArray
     decisions: dict[Decision, int]
     seconds: FloatArray
-    """That the filter took for single steps of a further loop."""
+    """Time that the filter took for single steps of a further loop."""
 
     @property
     def n_steps(self) -> int:
-        """Of all filtered loops together."""
+        """Steps of all filtered loops together."""
         return sum(self.decisions.values())
 
     @property
     def n_uncertified(self) -> int:
-        """Of those, with an input that was not certified."""
+        """Those of them whose input was not certified."""
         return sum(count for decision, count in self.decisions.items() if not decision.is_certified)
 
 
 def policies_for(table: Sequence[int], material: Material, work: Work) -> dict[str, Maker]:
-    """What is filtered: a controller, an adversary, and chance."""
+    """The policies to filter: a controller, an adversary, and random inputs."""
     control, plant, inputs = material.control, material.plant, material.limits.inputs
     assert control is not None
     assert plant is not None
@@ -73,7 +73,7 @@ def policies_for(table: Sequence[int], material: Material, work: Work) -> dict[s
 
 
 def at_random(inputs: Box, rng: np.random.Generator) -> Policy:
-    """Random inputs, each kept for a while: long enough to lead somewhere."""
+    """Random inputs, each held long enough to lead somewhere."""
     kept: list[FloatArray] = []
 
     def policy(x: FloatArray) -> FloatArray:
@@ -85,7 +85,7 @@ def at_random(inputs: Box, rng: np.random.Generator) -> Policy:
 
 
 def tabulated(control: CertaintyEquivalentOCP, states: Box, shape: Sequence[int], work: Work) -> Policy:
-    """The first inputs of a controller's plans on a grid of states, and between them interpolated."""
+    """The first inputs of a controller's plans on a grid of states, interpolated in between."""
     from scipy.interpolate import RegularGridInterpolator
 
     axes = [np.linspace(low, high, n) for low, high, n in zip(states.lower, states.upper, shape, strict=True)]
@@ -102,7 +102,7 @@ def tabulated(control: CertaintyEquivalentOCP, states: Box, shape: Sequence[int]
 
 
 def worst_input(plant: Plant, states: Box, inputs: Box) -> FloatArray:
-    """Of the corners of the limits of the inputs, the one that leads furthest out of those of the states when held."""
+    """The corner of the input limits that, when held, leads furthest outside the state limits."""
     corners = np.array(list(product(*zip(inputs.lower, inputs.upper, strict=True))))
     middle = np.tile((states.lower + states.upper) / 2.0, (len(corners), 1))
     after = plant.simulate(middle, np.repeat(corners[:, None], _HELD, axis=1))[:, 1:]
@@ -120,9 +120,9 @@ def filtered_loops(
     plant: Plant,
     work: Work,
 ) -> list[Loops]:
-    """Every policy as it is, and filtered, from the same states; loops are shared among processes.
+    """Every policy, unfiltered and filtered, from the same states; the loops are shared among processes.
 
-    In the end `n_timed` steps of every policy are filtered one at a time, as on a plant.
+    At the end, `n_timed` steps of every policy are filtered one at a time, as on a real plant.
     """
     n_parts = -(-len(x0) // _IN_LOCKSTEP)
     parts, generators = np.array_split(x0, n_parts), np.random.default_rng(work.seed).spawn(n_parts)
@@ -149,7 +149,7 @@ def filtered_loops(
 def _some_loops(
     make: Maker, region: InvariantRegion, x0: FloatArray, n_steps: int, plant: Plant, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray, Counter[Decision]]:
-    """Loops in lockstep: filtered states, states as they are without, and what was decided."""
+    """Loops in lockstep: states with the filter, states without it, and the decisions."""
     seed = int(rng.integers(2**63))
     policy, same = (make(np.random.default_rng(seed)) for _ in range(2))
     filters = [SafetyFilter(None, region) for _ in x0]
@@ -159,14 +159,14 @@ def _some_loops(
 
 
 def _seconds_alone(policy: Policy, region: InvariantRegion, x0: FloatArray, n_steps: int, plant: Plant) -> FloatArray:
-    """How long single steps take; of one more, the first, nobody is told: it may have to load what is compiled."""
+    """How long single steps take; an additional first step is not counted, as it may have to load compiled code."""
     alone = SafetyFilter(lambda x: policy(x[None])[0], region)
     _driven(lambda x: alone(x[0])[None], x0[None], n_steps + 1, plant)
     return np.array([step.seconds for step in alone.log[1:]])
 
 
 def _driven(decide: Policy, x0: FloatArray, n_steps: int, plant: Plant) -> FloatArray:
-    """States `(n_loops, n_steps + 1, n_states)` with inputs that are decided for all loops at every step."""
+    """States `(n_loops, n_steps + 1, n_states)` with inputs decided for all loops at once at every step."""
     states = [x0]
     for _ in range(n_steps):
         states.append(plant.simulate(states[-1], decide(states[-1])[:, None])[:, 1])

@@ -1,4 +1,4 @@
-"""For ever: an invariant region of the plant, its proof, and policies of all kinds that a filter keeps in it."""
+"""For ever: an invariant region of the plant, its proof, and policies of all kinds that a safety filter keeps in it."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ class ForeverSettings(Settings):
     cells: Annotated[list[Count], Field(default=[40, 30])]
     """Per state, to start with."""
     max_cells: Count | None = None
-    """Where splitting stops; twice as many as at first by default."""
+    """Number of cells at which splitting stops; by default twice the initial number."""
     runs: Count = 100
-    """Loops per policy, from random states of the region."""
+    """Loops per policy, from random states in the region."""
     steps: Count = 400
     table: Annotated[list[Count], Field(default=[])]
-    """The certainty-equivalent policy is solved on a grid of so many states, and interpolated; 33 per state by default,
-    17 for three and more."""
+    """Grid points per state on which the certainty-equivalent policy is solved, with interpolation in between; by
+    default 33, or 17 for three or more states."""
     timed: Count = 100
-    """Further steps per policy, one at a time, that tell how long the filter takes alone."""
+    """Further steps per policy, run one at a time, to time the filter alone."""
     checked: Count = 100_000
-    """Random states of the region whose plans are followed on the simulated plant."""
+    """Random states in the region whose plans are followed on the simulated plant."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForeverOutcome(Outcome):
-    """The region, what it came to on the plant, and the loops."""
+    """The region, how it fared on the plant, and the loops."""
 
     region: InvariantRegion
     seconds: float
-    """That finding it took."""
+    """Time taken to find it."""
     checked: int
-    """True states that began in the region and followed its plans."""
+    """True trajectories that started in the region and followed its plans."""
     escaped: int
-    """Of those, left the limits on the way or the region at the end."""
+    """Those of them that left the limits on the way, or did not end in the region."""
     loops: list[Loops]
 
     name: ClassVar[str] = "forever"
 
     def n_outside(self, states: FloatArray) -> int:
-        """States after the first that break the limits."""
+        """States after the first that violate the limits."""
         return int((~self.task.material.limits.states.contains(states[:, 1:])).sum())
 
     def summary(self) -> dict[str, Any]:
@@ -122,8 +122,8 @@ class ForeverOutcome(Outcome):
 
     def _checked(self) -> str:
         return (
-            f"of {self.checked:,} random states of the region that followed its plans on the simulated plant, "
-            f"{self.escaped:,} left the limits, or the region at the end"
+            f"of {self.checked:,} random states in the region whose plans were followed on the simulated plant, "
+            f"{self.escaped:,} left the limits or did not end in the region"
         )
 
     def remarks(self) -> list[str]:
@@ -134,14 +134,15 @@ class ForeverOutcome(Outcome):
 
     def sections(self) -> list[Section]:
         text = (
-            f"{self._found()}. From every state in them the plan of its cell keeps the limits up to its end, where the "
-            f"state is in some cell again: so they can be kept for ever, as far as the assumptions hold. The file "
+            f"{self._found()}. From every state in these cells, the plan of its cell keeps the limits to the end of "
+            "the plan, where the state is in some cell again: so the limits can be kept for ever, if the "
+            "assumptions hold. The file "
             f"region.json proves it. On the simulated plant, {self._checked()}."
         )
         filtered = (
-            "A filter applies what a policy wants where that is certified to lead back into the region, and else the "
-            "plan of the cell. The certainty-equivalent policy is interpolated from its plans on a grid; the hostile "
-            "one holds the input that leads furthest out of the limits."
+            "The safety filter applies a policy's input where it is certified to lead back into the region, and "
+            "otherwise the plan of the cell. The certainty-equivalent policy is interpolated from its plans on a "
+            "grid; the hostile one holds the input that leads furthest outside the limits."
         )
         pictures = [
             Picture(figure, description)
@@ -178,14 +179,14 @@ _KINDS = (Decision.CERTIFIED, Decision.BLENDED, Decision.REGION)
 _HEADER = ("policy", "steps", "out\nbefore", "out", "wanted", "between", "region", "uncert.", "a step")
 _WHOLE = frozenset(range(1, len(_HEADER)))
 _CAPTION = (
-    "out before, out: true states outside the limits without and with the filter; wanted, region: steps with what the "
-    "policy wanted, or the plan of the cell; between: with an input between the two; uncert.: steps that were not "
-    "certified; a step: median time of the filter for one step at a time"
+    "out before, out: true states outside the limits without and with the filter; wanted, region: steps with the "
+    "policy's input, or the plan of the cell; between: with an input between the two; uncert.: steps that were not "
+    "certified; a step: median time of the filter per step, one step at a time"
 )
 
 
 def prepare(settings: ForeverSettings, scenario: Scenario, source: Source) -> Run | None:
-    """Cells are per state."""
+    """Check that cells and table have one entry per state."""
     source.require_states("[forever]")
     if len(settings.cells) != len(source.state_names):
         raise InputError(f"forever.cells must be one per state ({', '.join(source.state_names)}); got {settings.cells}")
@@ -213,7 +214,7 @@ def run(settings: ForeverSettings, task: Task) -> ForeverOutcome:
 def find_region(
     cells: list[int], max_cells: int | None, task: Task, candidates: FloatArray | None = None
 ) -> InvariantRegion:
-    """Of the predictor that decides, with measurements as far off as the scenario says; refused where there is none."""
+    """The region of the deciding predictor, with the scenario's measurement error; refused where none is found."""
     material, work = task.material, task.work
     with work.stage("looking for a region") as progress:
         region = invariant_region(
@@ -227,19 +228,19 @@ def find_region(
             progress=progress,
         )
     if not len(region):
-        raise InputError("no region for ever was found within these limits; wider ones, or more runs, may help")
+        raise InputError("no region for ever was found within these limits; wider limits or more runs may help")
     return region
 
 
 def states_in(region: InvariantRegion, n: int, rng: np.random.Generator) -> FloatArray:
-    """Random states of a region, evenly spread."""
+    """Random states, uniform over a region."""
     sizes = np.prod(region.upper - region.lower, axis=1)
     cell = rng.choice(len(region), size=n, p=sizes / sizes.sum())
     return rng.uniform(region.lower[cell], region.upper[cell])
 
 
 def n_escaped(region: InvariantRegion, plant: Plant, states: FloatArray) -> int:
-    """How many of some states leave the limits with the plan of their cell, or do not end in the region."""
+    """How many of these states leave the limits under the plan of their cell, or do not end in the region."""
     owner = np.array([region.cell_at(x) for x in states])
     whole, escaped = region.limits.states, 0
     for at in np.unique(owner):
@@ -251,7 +252,7 @@ def n_escaped(region: InvariantRegion, plant: Plant, states: FloatArray) -> int:
 
 
 def complaint(settings: ForeverSettings, scenario: Scenario) -> str:
-    """Policies are run on a plant."""
+    """Policies need a plant to run on."""
     if scenario.plant is None or scenario.control is None:
         return "[forever] needs the truth, which only a simulated [plant] has, and a [control] to filter"
     return ""

@@ -1,4 +1,4 @@
-"""Offline design for ever: how regions for ever change with one thing, and how far a limit can be tightened."""
+"""Offline design for ever: how the region changes with one setting, and how far a limit can be tightened."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .kind import Kind, Listing, Outcome, Run, Task, seconds_text
 
 
 class TightenedLimit(MovedLimit):
-    """Tighten one limit until there is no region any more."""
+    """Tighten one limit until no region is left."""
 
     resolution: Positive
-    """Between the tightest value with a region and the next without one, further values are tried until they are no
-    further apart than this."""
+    """Values between the tightest one with a region and the next one without are tried until they are at most this far
+    apart."""
 
     def by_tightness(self, value: float) -> float:
         """Larger where the limit is tighter."""
@@ -42,45 +42,45 @@ class TightenedLimit(MovedLimit):
 
 
 class ForeverDesignSettings(Settings):
-    """Regions for ever with one thing changed at a time, and all else as the scenario says."""
+    """Regions for ever with one setting changed at a time, and all else as in the scenario."""
 
     cells: Annotated[list[Count], Field(min_length=1)]
     """Per state, to start with."""
     max_cells: Count | None = None
-    """Where splitting stops; twice as many as at first by default."""
+    """Number of cells at which splitting stops; by default twice the initial number."""
     horizons: list[Count] = Field(default=[])
-    """How many steps plans may have."""
+    """Longest plans allowed, in steps."""
     runs: list[Count] = Field(default=[])
-    """Numbers of recorded runs, drawn so that smaller sets are parts of larger ones."""
+    """Numbers of recorded runs; smaller sets are subsets of larger ones."""
     noise_factors: list[Positive] = Field(default=[])
-    """On all noise bounds, those of recorded initial states included."""
+    """Factors on all noise bounds, including those of recorded initial states."""
     limit: TightenedLimit | None = None
     checked: Count = 1000
-    """Random states of every region whose plans are followed on a simulated plant."""
+    """Random states in every region whose plans are followed on a simulated plant."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The region that was found with one thing changed; without cells, none was."""
+    """The region found with one setting changed; no cells if none was found."""
 
     what: str
     value: float
     share: float = 0.0
-    """Of the limits, as they are in this trial."""
+    """Share of the limits, as set in this trial."""
     cells: int = 0
     longest: int = 0
-    """How many steps its plans have at most."""
+    """Steps of its longest plan."""
     seconds: float = 0.0
-    """That looking for it took."""
+    """Time taken to look for it."""
     checked: int = 0
     escaped: int = 0
-    """Of the states that were followed on the plant, left the limits on the way or the region at the end."""
+    """States followed on the plant that left the limits on the way, or did not end in the region."""
     refutation: str = ""
-    """Why there is nothing to say: the data refute the assumption."""
+    """Why there is no result: the data refute the assumption."""
 
     @property
     def value_text(self) -> str:
-        """With all digits that were given."""
+        """With all the digits that were given."""
         return f"{self.value:.15g}"
 
     def row(self) -> tuple[str, ...]:
@@ -98,19 +98,19 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What a region is looked for with; one thing of it can be changed."""
+    """The settings of a search for a region, one of which can be changed."""
 
     predictor: MultiStepPredictor
     limits: BoxLimits
     max_steps: int
     noise: FloatArray | None
-    """How far true states may be from measured ones; none for as far as recorded initial states."""
+    """How far true states may be from measured ones; none means as far as recorded initial states."""
     settings: ForeverDesignSettings
     plant: Plant | None
     seed: int
 
     def shorter(self, max_steps: int) -> Search:
-        """With plans of so many steps at most."""
+        """With plans of at most this many steps."""
         return replace(self, max_steps=max_steps)
 
     def with_fewer(self, rows: IndexArray) -> Search:
@@ -126,7 +126,7 @@ class Search:
         return replace(self, limits=limit.moved(self.limits, self.predictor.runs.state_names, value))
 
     def trial(self, what: str, value: float, n_jobs: int) -> Trial:
-        """Look for a region, and follow the plans of what is found."""
+        """Look for a region, and follow its plans if one is found."""
         began = time.perf_counter()
         region = invariant_region(
             self.predictor,
@@ -136,7 +136,7 @@ class Search:
             max_steps=self.max_steps,
             initial_state_noise=self.noise,
             n_jobs=n_jobs,
-            progress=lambda done, total: None,  # whoever runs trials tells of them
+            progress=lambda done, total: None,  # the caller reports on trials
         )
         found = Trial(what, value, region.share, len(region), region.longest, time.perf_counter() - began)
         if self.plant is None or not len(region):
@@ -147,10 +147,10 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class ForeverDesignOutcome(Outcome):
-    """All trials, by what was changed; of the limit from loose to tight."""
+    """All trials, grouped by what was changed; those of the limit run from loose to tight."""
 
     present: dict[str, float]
-    """The value in the scenario of everything that was changed."""
+    """The scenario's own value of every setting that was changed."""
     trials: list[Trial]
     limit: TightenedLimit | None
 
@@ -158,7 +158,7 @@ class ForeverDesignOutcome(Outcome):
 
     @property
     def limit_trials(self) -> list[Trial]:
-        """Those of the limit, from loose to tight."""
+        """The trials of the limit, from loose to tight."""
         return [] if self.limit is None else [trial for trial in self.trials if trial.what == self.limit.text]
 
     def summary(self) -> dict[str, Any]:
@@ -177,17 +177,17 @@ class ForeverDesignOutcome(Outcome):
     def _about_limit(self) -> str:
         good, bad = tightest(self.limit_trials)
         if good is None:
-            return f"no region was found for any limit {self.trials[0].what} that was tried"
+            return f"no region was found for any value tried for the limit {self.trials[0].what}"
         text = f"the tightest limit with a region is {good.what} {good.value_text}"
         return f"{text}, and none was found for {bad.value_text}" if bad is not None else f"{text}, the last tried"
 
     def _about_truth(self) -> str:
-        same = [trial for trial in self.trials if trial.value == self.present[trial.what]]  # one region in several rows
+        same = [trial for trial in self.trials if trial.value == self.present[trial.what]]  # one region, several rows
         once = [same[0], *(trial for trial in self.trials if trial not in same)]
         checked, escaped = (sum(getattr(trial, name) for trial in once) for name in ("checked", "escaped"))
         return (
-            f"of {checked:,} random states of these regions that followed their plans on the simulated plant, "
-            f"{escaped:,} left the limits, or the region at the end"
+            f"of {checked:,} random states in these regions whose plans were followed on the simulated plant, "
+            f"{escaped:,} left the limits or did not end in the region"
         )
 
     def remarks(self) -> list[str]:
@@ -199,7 +199,7 @@ class ForeverDesignOutcome(Outcome):
             text = self._about_limit()
             return f"{text[0].upper()}{text[1:]}."
         most = max(trial.share for trial in self.trials)
-        return f"Up to {rounded_down(100.0 * most)} % of the limits are certified for ever, by what is changed."
+        return f"Up to {rounded_down(100.0 * most)} % of the limits are certified for ever, depending on the setting."
 
     def listings(self) -> list[Listing]:
         groups = [[trial.row() for trial in some] for _, some in groupby(self.trials, key=lambda trial: trial.what)]
@@ -207,8 +207,8 @@ class ForeverDesignOutcome(Outcome):
 
     def sections(self) -> list[Section]:
         text = (
-            "One thing changes at a time, and all else is as in the scenario. A region proves that the limits can be "
-            "kept for ever; where none was found there may still be one, with more cells or other plans."
+            "One setting changes at a time, and all else is as in the scenario. A region proves that the limits can "
+            "be kept for ever; where none was found, one may still exist, with more cells or other plans."
         )
         picture = Picture(self.figures()["forever_design"], "Share of the limits that is certified for ever.")
         table = Table(_HEADER, [trial.row() for trial in self.trials], _CAPTION)
@@ -229,15 +229,15 @@ class ForeverDesignOutcome(Outcome):
 _TITLE = "What regions for ever depend on"
 _HEADER = ("change", "", "for ever", "cells", "steps", "time")
 _CAPTION = (
-    "for ever: certified share of the limits, as they then are; steps: of the longest plan; time: that looking for the "
-    "region took"
+    "for ever: certified share of the limits as set in that row; steps: in the longest plan; time: taken by the "
+    "search for the region"
 )
 
 
 def tightest(trials: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
-    """Of trials from loose to tight, the last with a region and the one after it; none where there is none.
+    """From trials ordered loose to tight: the last with a region and the one after it; None where there is none.
 
-    A region within tighter limits is one within looser ones, so this is all there is to know of them.
+    A region within tighter limits is also one within looser limits, so these two say everything.
     """
     with_region = [place for place, trial in enumerate(trials) if trial.cells]
     if not with_region:
@@ -247,13 +247,13 @@ def tightest(trials: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
 
 
 def prepare(settings: ForeverDesignSettings, scenario: Scenario, source: Source) -> Run | None:
-    """All that can be refused before the work."""
+    """Refuse what cannot be done before any work starts."""
     source.require_states("[forever_design]")
     names, states = ", ".join(source.state_names), source.limits.states
     if len(settings.cells) != len(source.state_names):
         raise InputError(f"forever_design.cells must be one per state ({names}); got {settings.cells}")
     if not np.isfinite([states.lower, states.upper]).all() or source.limits.has_rates:
-        raise InputError("[forever_design] needs both limits of every state, and none of how fast inputs change")
+        raise InputError("[forever_design] needs both limits of every state, and no limits on input rates")
     if settings.horizons and max(settings.horizons) > source.horizon:
         raise InputError(f"forever_design.horizons: the recorded {source.kind} have only {source.horizon} steps")
     if settings.runs and source.recorded is not None and max(settings.runs) > len(source.recorded):
@@ -262,12 +262,14 @@ def prepare(settings: ForeverDesignSettings, scenario: Scenario, source: Source)
         settings.limit.require_fits(source, "forever_design.limit")
         opposite = states.upper if settings.limit.end == "lower" else states.lower
         if opposite[source.state_names.index(settings.limit.state)] in settings.limit.values:
-            raise InputError("forever_design.limit.values: a limit on the opposite one leaves nothing between them")
+            raise InputError(
+                "forever_design.limit.values: a limit equal to the opposite one leaves nothing between them"
+            )
     return partial(run, settings)
 
 
 def run(settings: ForeverDesignSettings, task: Task) -> ForeverDesignOutcome:
-    """A region for every change, then further ones where that of the limit vanishes."""
+    """A region for every change, then further ones near the limit value where the region vanishes."""
     material, work, scenario = task.material, task.work, task.scenario
     noise = None if scenario.initial_state_noise is None else material.start_noise(scenario)
     horizon = material.runs.horizon
@@ -291,7 +293,7 @@ def run(settings: ForeverDesignSettings, task: Task) -> ForeverDesignOutcome:
 
 
 def _changes(settings: ForeverDesignSettings, base: Search, order: IndexArray) -> Iterator[Change[Search]]:
-    """The limit first, from loose to tight; the present values are always among those that are tried."""
+    """The limit first, from loose to tight; the present values are always tried as well."""
     runs, limit = base.predictor.runs, settings.limit
     if limit is not None:
         now = float(getattr(base.limits.states, limit.end)[runs.state_names.index(limit.state)])
@@ -313,7 +315,7 @@ def _trial(change: Change[Search], n_jobs: int = 1) -> Trial:
 
 
 def _bisected(limit: TightenedLimit, base: Search, trials: list[Trial], task: Task) -> list[Trial]:
-    """Trials from loose to tight, with further ones between the last with a region and the next, which has none."""
+    """Trials from loose to tight, refined between the last with a region and the next, which has none."""
     digits = 1 - math.floor(math.log10(limit.resolution))
     with task.work.stage(f"tightening the limit of {limit.state}") as progress:
         n_done = 0
@@ -331,9 +333,9 @@ def _bisected(limit: TightenedLimit, base: Search, trials: list[Trial], task: Ta
 
 
 def complaint(settings: ForeverDesignSettings, scenario: Scenario) -> str:
-    """Something has to change."""
+    """At least one setting has to change."""
     if settings.limit is None and not (settings.horizons or settings.runs or settings.noise_factors):
-        return "[forever_design] needs something that changes: limit, horizons, runs or noise_factors"
+        return "[forever_design] needs something to change: limit, horizons, runs or noise_factors"
     return ""
 
 

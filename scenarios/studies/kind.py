@@ -1,4 +1,4 @@
-"""What a kind of study is, and what comes out of one: numbers for a file, tables, sections of a report, figures."""
+"""What a kind of study is, and what it produces: numbers for a file, tables, report sections, figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..schema import Scenario, Settings
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a study is run with."""
+    """Everything that a study is run with."""
 
     scenario: Scenario
     material: Material
@@ -26,22 +26,22 @@ class Task:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table for the terminal; a verdict in a cell is shown in its colour."""
+    """A table for the terminal; verdicts in cells are coloured."""
 
     header: Sequence[str]
     groups: Sequence[Sequence[Sequence[str | Verdict]]]
-    """Rows, with a line between one group of them and the next."""
+    """Groups of rows, separated by lines."""
     title: str
     caption: str = ""
     whole: frozenset[int] = frozenset()
-    """Columns whose cells stay on one line, however narrow the terminal is."""
+    """Columns whose cells stay on one line, however narrow the terminal."""
     is_numeric: bool = False
-    """Whether all columns but the first hold numbers, to be aligned as such."""
+    """Whether all columns but the first hold numbers, and are aligned accordingly."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome(ABC):
-    """What a study found, and all that is told of it; whatever a kind has nothing to say about stays empty."""
+    """What a study found, and everything reported about it; parts that a kind does not use stay empty."""
 
     task: Task
 
@@ -50,21 +50,21 @@ class Outcome(ABC):
 
     @abstractmethod
     def summary(self) -> Any:
-        """All numbers, as JSON knows them."""
+        """All numbers, in JSON types."""
 
     @property
     @abstractmethod
     def is_contradicted(self) -> bool:
-        """Whether some truth is outside its box, or a verdict is wrong: then an assumption is."""
+        """Whether some true state is outside its box, or a verdict is wrong: then an assumption is wrong."""
 
     @property
     def contradiction(self) -> str:
-        """That in a sentence, if so."""
-        return "A true state lies outside its box, or a verdict is wrong." if self.is_contradicted else ""
+        """The contradiction in a sentence, if there is one."""
+        return "A true state is outside its box, or a verdict is wrong." if self.is_contradicted else ""
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Those that the exit code tells the worst of."""
+        """The verdicts; the worst one sets the exit code."""
         return []
 
     def listings(self) -> Iterable[Listing]:
@@ -72,19 +72,19 @@ class Outcome(ABC):
         return ()
 
     def remarks(self) -> Iterable[str]:
-        """What else the terminal shows, one line each."""
+        """Further lines for the terminal."""
         return ()
 
     def finding(self) -> str:
-        """What a report without plans says first, in a sentence."""
+        """The opening sentence of a report without plans."""
         return ""
 
     def sections(self) -> Iterable[Section]:
-        """Of the report."""
+        """Sections of the report."""
         return ()
 
     def figures(self) -> dict[str, Any]:
-        """By file name."""
+        """Figures by file name."""
         return {}
 
     def write(self, folder: Path) -> None:
@@ -100,24 +100,24 @@ class Kind:
     """One kind of study."""
 
     section: str
-    """Of the scenario file, where its settings are; kinds may share one."""
+    """Section of the scenario file with its settings; kinds may share one."""
     settings: type[Settings]
     prepare: Callable[[Any, Scenario, Source], Run | None]
-    """From its settings: refuses, before any work, what cannot be done, and returns what does it; none where the
-    scenario does not ask."""
+    """From its settings: refuses what cannot be done before any work starts, and returns the function that runs the
+    study; None where the scenario does not ask for it."""
     complaint: Callable[[Any, Scenario], str]
-    """What it needs that is not in the other sections, if anything; from its settings."""
+    """From its settings: what is missing in the other sections, if anything."""
     files: tuple[str, ...] = ()
-    """Patterns of the names of all files that it writes: those of an earlier run go."""
+    """Name patterns of all files that it writes: those of an earlier run are removed."""
     tells_contradictions: bool = False
-    """Whether it tells of held-out runs that contradict their boxes; without such a study they end the work."""
+    """Whether it reports held-out runs that contradict their boxes; without such a study they stop the run."""
 
 
 def finite(value: float) -> float | None:
-    """As JSON knows it: what is infinite is null."""
+    """In JSON types: infinite values become null."""
     return value if math.isfinite(value) else None
 
 
 def seconds_text(value: float) -> str:
-    """A time that something took."""
+    """A duration as text."""
     return f"{value:.2f} s" if value >= 0.1 else f"{1e3 * value:.3g} ms"

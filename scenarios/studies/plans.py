@@ -1,4 +1,4 @@
-"""Plans of the controller or from a file: verdicts by every method, margins and, where it is known, the truth."""
+"""Plans of the controller or from a file: verdicts by every method, margins and, where known, the truth."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from .kind import Kind, Listing, Outcome, Run, Task, finite
 
 _PLANS_AT_ONCE = 250
 _MARGINS_UP_TO = 40
-_FIGURES_UP_TO = 12  # plans that get a picture of their own
-_REMARKS_UP_TO = 20  # plans that are spoken of one by one
+_FIGURES_UP_TO = 12  # plans that get their own picture
+_REMARKS_UP_TO = 20  # plans that are discussed one by one
 
 
 class PlansSettings(Settings):
-    """Where the controller plans from, and what is drawn of it."""
+    """Where the controller plans from, and what is drawn."""
 
     initial_states: list[list[Finite]] = Field(default=[])
-    """Of the data; where windows have histories, those."""
+    """Initial states as in the data; histories where windows have them."""
     robust: bool = Field(default=False)
-    """Plan from them robustly, too: with the boxes as constraints."""
+    """Also plan from them robustly, with the boxes as constraints."""
     phase_states: list[tuple[str, str]] = Field(default=[])
-    """Pairs of states to draw phase portraits of; the first two by default."""
+    """Pairs of states for phase portraits; the first two by default."""
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedPlan(ReportedPlan):
-    """A plan as reports know it, and what a study says of it besides."""
+    """A plan as reports describe it, with what a study adds."""
 
     @property
     def verdict(self) -> Verdict:
@@ -54,11 +54,11 @@ class JudgedPlan(ReportedPlan):
         return self.certificates[OPTIMAL].verdict
 
     def steps_inside(self, method: str) -> int | None:
-        """At how many steps the true state lies in its box."""
+        """Number of steps at which the true state is in its box."""
         return None if self.truth is None else int(self.certificates[method].tube.contains(self.truth[1:]).sum())
 
     def summary(self) -> dict[str, Any]:
-        """A margin beyond what was looked for is null."""
+        """A margin beyond the searched range is null."""
         question, names = self.certificates[OPTIMAL].question, self.certificates[OPTIMAL].predictor.runs.state_names
         methods = {}
         for method, certificate in self.certificates.items():
@@ -84,7 +84,7 @@ class JudgedPlan(ReportedPlan):
         }
 
     def rows(self) -> Iterator[list[str | Verdict]]:
-        """Of the table, one per method; numbers that are certain are rounded down."""
+        """Table rows, one per method; guaranteed numbers are rounded down."""
         for number, (method, certificate) in enumerate(self.certificates.items()):
             inside, margins = self.steps_inside(method), self.margins.get(method, {})
             yield [
@@ -101,20 +101,20 @@ class JudgedPlan(ReportedPlan):
 
 @dataclass(frozen=True)
 class MeanSize:
-    """Of the boxes of one method."""
+    """The mean size of one method's boxes."""
 
     half_widths: tuple[str, ...]
-    """By state, as texts with units."""
+    """Per state, as text with units."""
     volume: float
 
 
 @dataclass(frozen=True, eq=False)
 class PlansOutcome(Outcome):
-    """Plans that were judged."""
+    """The judged plans."""
 
     plans: list[JudgedPlan]
     phase_pairs: list[tuple[int, int]]
-    """The states to draw phase portraits of."""
+    """Pairs of states for phase portraits."""
 
     name: ClassVar[str] = "plans"
 
@@ -135,7 +135,7 @@ class PlansOutcome(Outcome):
         return [plan.verdict for plan in self.plans]
 
     def reported(self) -> list[ReportedPlan]:
-        """With the names of files as they are written."""
+        """The plans with the names of their files."""
         return [
             replace(plan, file=f"certificates/plan_{number}.json") for number, plan in enumerate(self.plans, start=1)
         ]
@@ -144,8 +144,8 @@ class PlansOutcome(Outcome):
         header = ("plan", "method", "verdict", "box ±", "margin", "norm x", "noise x", "truth in")
         states = ", ".join(state_texts(self.task.material.runs))
         caption = (
-            f"box ±: half the widths of the widest boxes, {states}; margin: the smallest to any limit; norm x, "
-            "noise x: by which factor all those bounds may grow with the plan still certified"
+            f"box ±: half the widths of the widest boxes, {states}; margin: smallest distance to any limit; norm x, "
+            "noise x: factor by which all those bounds may grow with the plan still certified"
         )
         return [
             Listing(
@@ -163,7 +163,7 @@ class PlansOutcome(Outcome):
     def _about_plans(self) -> Iterator[str]:
         for plan in self.plans[:_REMARKS_UP_TO]:
             if not plan.certificates[OPTIMAL].starts_inside:
-                yield f"plan {plan.name} starts outside the limits; its verdict is about the steps after that"
+                yield f"plan {plan.name} starts outside the limits; its verdict covers the steps after that"
             for method, certificate in plan.certificates.items():
                 if certificate.verdict is not Verdict.CERTIFIED:
                     said = filter(None, (certificate.finding(), certificate.reason))
@@ -179,10 +179,10 @@ class PlansOutcome(Outcome):
             yield f"mean volumes of boxes: {', '.join([f'{OPTIMAL} {small:.4g}', *others])}"
         share = max(plan.certificates[OPTIMAL].tube.initial_state_share for plan in self.plans)
         if share > 0:
-            yield f"unknown initial states make up to {share:.0%} of the widths of the boxes"
+            yield f"unknown initial states account for up to {share:.0%} of the box widths"
 
     def _mean_sizes(self) -> dict[str, MeanSize]:
-        """Of the boxes of all plans, by method."""
+        """Over the boxes of all plans, by method."""
         runs, sizes = self.task.material.runs, {}
         for method in self.task.material.predictors:
             mine = [plan.certificates[method] for plan in self.plans]
@@ -199,11 +199,11 @@ class PlansOutcome(Outcome):
         sizes = self._mean_sizes()
         if len(sizes) == 1:
             return []
-        text = f"The verdicts are those of the {OPTIMAL} bounds. The others are made of the same recordings."
+        text = f"The verdicts are those of the {OPTIMAL} bounds. The others use the same recordings."
         if AFFINE_PRIOR in sizes:
             text += (
-                f" {AFFINE_PRIOR.capitalize()}: {OPTIMAL} bounds of what an affine fit leaves, with norm bounds that "
-                "were estimated for that. This is another assumption, and neither follows from the other."
+                f" {AFFINE_PRIOR.capitalize()}: {OPTIMAL} bounds on the residual of an affine fit, with norm bounds "
+                "estimated for that residual. This is a different assumption, and neither implies the other."
             )
         rows = [
             (method, ", ".join(size.half_widths), f"{size.volume / sizes[OPTIMAL].volume:.3g}")
@@ -242,7 +242,7 @@ class PlansOutcome(Outcome):
 
 
 def prepare(settings: PlansSettings, scenario: Scenario, source: Source) -> Run | None:
-    """Plans of the controller, those in the file that the scenario names, or both."""
+    """Plans of the controller, those in the scenario's file, or both."""
     for start in settings.initial_states:
         if len(start) != len(source.history_names):
             raise InputError(f"study.initial_states: {start} must hold {', '.join(source.history_names)}")
@@ -256,7 +256,7 @@ def prepare(settings: PlansSettings, scenario: Scenario, source: Source) -> Run 
 def run(
     starts: FloatArray, given: Plans | None, pairs: list[tuple[int, int]], task: Task, *, is_robust: bool = False
 ) -> PlansOutcome:
-    """Plans from initial states `(n, n_history)`, and those that are given; phase portraits of pairs of states."""
+    """Judge plans from initial states `(n, n_history)`, and given ones; draw phase portraits of pairs of states."""
     plans = judge(_controller_plans(starts, task, is_robust), task) if len(starts) else []
     if given is not None:
         plans += judge(given, task)
@@ -264,7 +264,7 @@ def run(
 
 
 def phase_pairs(settings: PlansSettings, names: tuple[str, ...]) -> list[tuple[int, int]]:
-    """The states to draw phase portraits of: the first two by default, none where there is one state."""
+    """Pairs of states for phase portraits: the first two by default, none where there is only one state."""
     given = settings.phase_states or ([(names[0], names[1])] if len(names) > 1 else [])
     return [state_pair(pair, names, "study.phase_states") for pair in given]
 
@@ -307,9 +307,9 @@ def certify_all(
     stage: str,
     reach: FloatArray | None = None,
 ) -> list[Certificate]:
-    """Plans of one length at a time, some at once; certificates in the order of the plans.
+    """Certify plans in batches of equal length; the certificates are in the order of the plans.
 
-    They hold from everywhere within `reach` of `x0`; by default that is what the initial states may be off.
+    They hold from everywhere within `reach` of `x0`; by default that is the error bound of the initial states.
     """
     material, work = task.material, task.work
     noise = material.start_noise(task.scenario) if reach is None else reach
@@ -346,7 +346,7 @@ def _controller_plans(starts: FloatArray, task: Task, is_robust: bool) -> Plans:
 
 
 def _names_of(starts: FloatArray, n_states: int) -> list[str]:
-    """Initial states as text; of histories the present outputs, if these tell them apart."""
+    """Initial states as text; for histories, only the present outputs if these are distinct."""
     for shown in (starts[:, :n_states], starts):
         names = ["(" + ", ".join(f"{x:g}" for x in start) + ")" for start in shown]
         if len(set(names)) == len(names):
@@ -355,7 +355,7 @@ def _names_of(starts: FloatArray, n_states: int) -> list[str]:
 
 
 def _margins(certificates: list[Certificate], task: Task) -> dict[Certificate, dict[str, float]]:
-    """Norm and noise margins, which take longer than the verdicts: none where there are many plans."""
+    """Norm and noise margins; skipped where there are many plans, as they take longer than the verdicts."""
     if len(certificates) > _MARGINS_UP_TO:
         return {}
     with task.work.stage("norm and noise margins") as progress:
@@ -368,7 +368,7 @@ def _margins_of(certificate: Certificate) -> dict[str, float]:
 
 
 def complaint(settings: PlansSettings, scenario: Scenario) -> str:
-    """Somebody has to plan."""
+    """Planning needs a controller and somewhere to start."""
     if settings.initial_states and scenario.control is None:
         return "initial_states in [study] need [control], which plans from them"
     if settings.robust and not settings.initial_states:

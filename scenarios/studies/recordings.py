@@ -1,4 +1,4 @@
-"""Recordings that were held out: how wide their boxes are, beside a nominal model's error, and what contradicts."""
+"""Held-out recordings: how wide their boxes are, compared with a nominal model's error, and contradictions."""
 
 from __future__ import annotations
 
@@ -26,58 +26,58 @@ from .kind import Kind, Listing, Outcome, Run, Task, finite
 _HEADER = ("output", "step", "mean", "of\nrange", "most", "error", "of\nrange", "box /\nerror")
 _FIRST_ORDER_HEADER = ("first\norder", "narrower\nby")
 _CAPTION = (
-    "mean: half-width of the boxes of held-out {kind}; range: of what was recorded; most: the largest half-width, of "
-    "range; error: of a kernel-ridge model with the same kernels and priors on the same {kind} as the boxes, root mean "
-    "square; box / error: mean by error"
+    "mean: mean half-width of the boxes of held-out {kind}; range: of the recorded values; most: largest half-width "
+    "as a share of the range; error: root mean square error of a kernel-ridge model with the same kernels and "
+    "priors on the same {kind} as the boxes; box / error: mean divided by error"
 )
 _FIRST_ORDER_CAPTION = (
-    "; first order: mean, of range, of boxes as they were before histories were narrowed, without a prior, with one "
-    "kernel by interleaved cross-validation, and with the first-order displacement of uncertain histories; narrower "
-    "by: how many times wider those are"
+    "; first order: mean as a share of the range, for boxes without narrowed histories, without a prior, with one "
+    "kernel from interleaved cross-validation, and with the first-order displacement of uncertain histories; "
+    "narrower by: how many times wider those are"
 )
 
 
 class RecordingsSettings(Settings):
-    """Whether the boxes of what was held out are looked at."""
+    """Whether the boxes of held-out data are examined."""
 
     steps: Annotated[list[Count], Field(default=[])]
-    """Of which; by default the first, the middle one, and the last."""
+    """Steps to examine; by default the first, the middle one and the last."""
     compare_first_order: bool = False
-    """Show beside them what boxes were before histories were narrowed: no prior, first-order displacements."""
+    """Also show the boxes without narrowed histories: no prior, first-order displacements."""
 
 
 @dataclass(frozen=True)
 class Width:
-    """Of the boxes of one output, so many steps ahead."""
+    """The width of the boxes of one output, a given number of steps ahead."""
 
     output: str
     step: int
     range: float
-    """Of the output in all that was recorded."""
+    """Range of the output over the whole recording."""
     half_width: float
     """On average."""
     largest: float
     error: float
-    """Of the nominal model, root mean square."""
+    """Root mean square error of the nominal model."""
     first_order: FirstOrder | None = None
-    """Of the boxes to compare with, if they are asked for."""
+    """Mean half-width of the boxes to compare with, if requested."""
 
     @property
     def share(self) -> float:
-        """Of the range."""
+        """As a share of the range."""
         return self.half_width / self.range
 
     @property
     def ratio(self) -> float:
-        """To the nominal model's error."""
+        """Relative to the nominal model's error."""
         return self.half_width / self.error if self.error else np.inf
 
     def narrower_by(self, other: FirstOrder) -> float:
-        """The factor from these boxes to others."""
+        """How many times wider the boxes to compare with are."""
         return other.half_width / self.half_width if self.half_width else np.inf
 
     def summary(self) -> dict[str, Any]:
-        """As JSON knows it."""
+        """In JSON types."""
         known = {name: value for name, value in vars(self).items() if name != "first_order"}
         found = {**known, "share_of_range": self.share, "ratio_to_error": finite(self.ratio)}
         if (other := self.first_order) is None:
@@ -90,7 +90,7 @@ class Width:
         }
 
     def row(self) -> tuple[str, ...]:
-        """Of a table."""
+        """A table row."""
         other, own = self.first_order, self._own_cells()
         if other is None:
             return own
@@ -113,11 +113,11 @@ class Width:
 
 @dataclass(frozen=True, eq=False)
 class RecordingsOutcome(Outcome):
-    """Widths of boxes that nothing was chosen for."""
+    """Widths of boxes on data that played no part in any choice."""
 
     held_out: HeldOut
     widths: list[list[Width]]
-    """By output, then step."""
+    """By output, then by step."""
 
     name: ClassVar[str] = "recordings"
 
@@ -144,7 +144,7 @@ class RecordingsOutcome(Outcome):
 
     @property
     def _compared(self) -> list[FirstOrder]:
-        """Boxes that these are compared with, none where that was not asked for."""
+        """The boxes to compare with; none if no comparison was requested."""
         return [width.first_order for widths in self.widths for width in widths if width.first_order is not None]
 
     @property
@@ -170,7 +170,7 @@ class RecordingsOutcome(Outcome):
         ]
 
     def remarks(self) -> Iterator[str]:
-        if self.is_contradicted:  # that nothing is contradicted is said of all recordings
+        if self.is_contradicted:  # that nothing is contradicted is said elsewhere, for all recordings
             yield f"CONTRADICTED: {self._result}"
         if reasons := [other.reason for other in self._compared if other.reason]:
             more = f" ({len(reasons) - 1} more of the kind)" if len(reasons) > 1 else ""
@@ -182,14 +182,14 @@ class RecordingsOutcome(Outcome):
     def sections(self) -> list[Section]:
         runs = self.held_out.runs
         text = (
-            f"{len(runs)} {runs.kind} had no part in kernels, norm bounds and boxes. {self.finding()} Nobody knows the "
-            "truth here: what was measured can contradict the boxes, and never confirm them."
+            f"{len(runs)} {runs.kind} played no part in kernels, norm bounds or boxes. {self.finding()} The truth "
+            "is unknown here: measurements can contradict the boxes, but never confirm them."
         )
         rows = [width.row() for widths in self.widths for width in widths]
         (figure,) = self.figures().values()
         caption = (
-            "Boxes one step and the most steps ahead, each where what it predicts was measured. A measurement may lie "
-            "outside its box by the noise bound without contradicting it."
+            "Boxes one step ahead and the full horizon ahead, each drawn at the time that it predicts. A "
+            "measurement may lie outside its box by up to the noise bound without contradicting it."
         )
         if self.is_contradicted:
             caption += " Red: contradicted by the measurement."
@@ -202,7 +202,7 @@ class RecordingsOutcome(Outcome):
 
 
 def prepare(settings: RecordingsSettings, scenario: Scenario, source: Source) -> Run | None:
-    """Steps that were recorded."""
+    """Check that the steps were recorded."""
     last = source.horizon
     if settings.steps and max(settings.steps) > last:
         raise InputError(f"recordings.steps: the recorded {source.kind} have only {last} steps")
@@ -211,14 +211,14 @@ def prepare(settings: RecordingsSettings, scenario: Scenario, source: Source) ->
 
 
 def run(steps: list[int], compared: Trajectories | None, task: Task) -> RecordingsOutcome:
-    """Boxes were made when the assumptions were tested; the nominal model is made here.
+    """Compare the boxes from the test of the assumptions with a nominal model, built here.
 
-    So are first-order boxes to compare with, where all that was recorded is given for that.
+    First-order boxes to compare with are also built here, if all recordings are given for them.
     """
     held_out = task.material.held_out
     if held_out is None:
-        raise InputError("[recordings]: predictor.held_out of so few runs is none; raise it")
-    with task.work.stage("a nominal model on what was held out") as progress:
+        raise InputError("[recordings]: with so few runs, predictor.held_out holds out none; raise it")
+    with task.work.stage("a nominal model on held-out data") as progress:
         errors = _nominal_errors(task.material, held_out)
         progress(1, 1)
     others = None if compared is None else _first_order(steps, compared, held_out, task)
@@ -236,7 +236,7 @@ def run(steps: list[int], compared: Trajectories | None, task: Task) -> Recordin
 
 
 def _first_order(steps: list[int], recorded: Trajectories, held_out: HeldOut, task: Task) -> list[list[FirstOrder]]:
-    """By output, then step; the runs are taken as they were recorded, whatever formulation was chosen."""
+    """By output, then by step; from the runs as recorded, whatever formulation was chosen."""
     kept, tested = (
         replace(
             runs,
@@ -251,7 +251,7 @@ def _first_order(steps: list[int], recorded: Trajectories, held_out: HeldOut, ta
 
 
 def _nominal_errors(material: Material, held_out: HeldOut) -> FloatArray:
-    """What was recorded less what kernel-ridge models say of it, `(n_runs, n_steps, n_states)`."""
+    """Recorded values minus kernel-ridge predictions, `(n_runs, n_steps, n_states)`."""
     chosen, runs = material.selection, held_out.runs
     assert chosen is not None
     models = nominal_models(material.runs, chosen.kernels, chosen.regularisations, chosen.priors)
@@ -261,9 +261,9 @@ def _nominal_errors(material: Material, held_out: HeldOut) -> FloatArray:
 
 
 def complaint(settings: RecordingsSettings, scenario: Scenario) -> str:
-    """There must be recordings, and a part of them that is held out."""
+    """There must be recordings, some of them held out."""
     if scenario.data is None or scenario.predictor.held_out == 0.0:
-        return "[recordings] needs [data] with recorded runs, and a share of them that predictor.held_out keeps back"
+        return "[recordings] needs [data] with recorded runs, and predictor.held_out to hold out a share of them"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""From where plans are certified: verdicts for the cells of a grid in the plane of two states, each as a whole."""
+"""Where plans are certified from: one verdict per cell of a grid in the plane of two states, for the whole cell."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from .kind import Kind, Outcome, Run, Task
 from .plans import PlansSettings, certify_all
 
 _TRIED = 10
-"""So many true states of each certified cell are tried on a simulated plant."""
+"""True states per certified cell that are tried on a simulated plant."""
 
 
 class RegionSettings(PlansSettings):
-    """Whether verdicts over cells of initial states are drawn; states that are not of them as in the first plan."""
+    """Whether to map verdicts over cells of initial states; the remaining states are as in the first plan."""
 
     region: tuple[Count, Count] | None = None
-    """Cut the limits into so many cells, and certify from everywhere in each."""
+    """Numbers of cells that the limits are cut into; plans are certified from everywhere in each cell."""
     region_states: tuple[str, str] | None = None
-    """The two states of these cells, the first two by default; others are those of the first initial state."""
+    """The two states of these cells, by default the first two; the others are as in the first initial state."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Initial states in the plane of two states: points, or cells by their middles."""
+    """Initial states in the plane of two states: points, or cells represented by their midpoints."""
 
     states: tuple[int, int]
     first: FloatArray
     second: FloatArray
     ends: tuple[FloatArray, FloatArray] | None = None
-    """Where cells begin and end, by state, one number more than there are cells; none for points."""
+    """Cell edges per state, one more than there are cells; none for points."""
 
     @classmethod
     def over(cls, limits: Box, states: tuple[int, int], shape: tuple[int, int]) -> Grid:
@@ -60,7 +60,7 @@ class Grid:
         return cls(states, first, second, (ends[0], ends[1]))
 
     def initial_states(self, others: FloatArray) -> FloatArray:
-        """Of all points, the second state the inner loop; states that are not of the grid as in `others`."""
+        """All points, with the second state varying fastest; states outside the grid are as in `others`."""
         x0 = np.tile(others, (len(self.first) * len(self.second), 1)).astype(np.float64)
         x0[:, self.states] = np.stack(np.meshgrid(self.first, self.second, indexing="ij"), axis=-1).reshape(-1, 2)
         return x0
@@ -74,19 +74,19 @@ class Grid:
         return [Box(*ends) for ends in zip(lower, upper, strict=True)]
 
     def rows(self, verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
-        """Verdicts in the order of `initial_states` by first and second state."""
+        """Verdicts in the order of `initial_states`, arranged by first and second state."""
         width = len(self.second)
         return [list(verdicts[i * width : (i + 1) * width]) for i in range(len(self.first))]
 
 
 @dataclass(frozen=True, eq=False)
 class VerdictMap:
-    """Verdicts over a grid, by method or controller, each in the order of `Grid.initial_states`."""
+    """Verdicts over a grid by method or controller, each in the order of `Grid.initial_states`."""
 
     grid: Grid
     verdicts: Mapping[str, Sequence[Verdict]]
     middles: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
-    """Of cells that are undecided as a whole, those middles from which the plan is certified."""
+    """Midpoints from which the plan is certified although the whole cell is undecided."""
 
     def certified(self, name: str) -> npt.NDArray[np.bool_]:
         """Where the plans are certified, as a mask of the grid."""
@@ -96,11 +96,11 @@ class VerdictMap:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Certified, of all."""
+        """Certified share of all."""
         return {name: certified_share(verdicts) for name, verdicts in self.verdicts.items()}
 
     def summary(self) -> dict[str, Any]:
-        """As JSON knows it."""
+        """In JSON types."""
         return {
             "first": self.grid.first.tolist(),
             "second": self.grid.second.tolist(),
@@ -113,7 +113,7 @@ class VerdictMap:
         }
 
     def figure(self, runs: Trajectories, names: Iterable[str] | None = None) -> Any:
-        """The verdicts as maps, side by side; all of them, or those that are named."""
+        """The verdicts as maps side by side; all of them, or only the named ones."""
         maps = {name: self.grid.rows(self.verdicts[name]) for name in names or self.verdicts}
         labels = [state_label(runs, state) for state in self.grid.states]
         first, second = self.grid.ends or (self.grid.first, self.grid.second)
@@ -122,13 +122,13 @@ class VerdictMap:
 
 @dataclass(frozen=True, eq=False)
 class RegionOutcome(Outcome):
-    """A map for every method."""
+    """One map per method."""
 
     map: VerdictMap
     checked: int
-    """True states in certified cells that followed their plans on the simulated plant."""
+    """True states in certified cells whose plans were followed on the simulated plant."""
     escaped: int
-    """Of those, left the limits: with right assumptions, none."""
+    """Those of them that left the limits: none if the assumptions hold."""
 
     name: ClassVar[str] = "region"
 
@@ -140,23 +140,23 @@ class RegionOutcome(Outcome):
         return self.escaped > 0
 
     def _from_middles(self, method: str) -> float:
-        """Cells that are certified from their middle alone, of all."""
+        """Share of cells that are certified only from their midpoint."""
         return len(self.map.middles[method]) / len(self.map.verdicts[method])
 
     def _about_truth(self) -> list[str]:
         if not self.checked:
             return []
         return [
-            f"of {self.checked:,} random states in certified cells that followed their plans on the simulated plant, "
+            f"of {self.checked:,} random states in certified cells whose plans were followed on the simulated plant, "
             f"{self.escaped:,} left the limits"
         ]
 
     def remarks(self) -> list[str]:
         shares = ", ".join(
-            f"{method} {share:.1%} (and {self._from_middles(method):.1%} from the middle of a cell alone)"
+            f"{method} {share:.1%} (and {self._from_middles(method):.1%} only from the midpoint of the cell)"
             for method, share in self.map.shares.items()
         )
-        return [f"share of the limits in cells that are certified as a whole: {shares}", *self._about_truth()]
+        return [f"share of the limits in cells certified as a whole: {shares}", *self._about_truth()]
 
     def sections(self) -> list[Section]:
         shares, grid = self.map.shares, self.map.grid
@@ -169,10 +169,10 @@ class RegionOutcome(Outcome):
         ]
         found = ", ".join(f"{method} bounds certify {share:.1%}" for method, share in shares.items())
         text = (
-            f"The limits are cut into {len(grid.first)} by {len(grid.second)} cells of initial states. The plan of the "
-            "controller from the middle of a cell is certified if it keeps the limits from everywhere in the cell, so "
-            f"this is about all states, not about points of a grid. By share of the area, {found}. A dot is in the "
-            "middle of a cell that is undecided as a whole where the plan is certified from the middle itself."
+            f"The limits are cut into {len(grid.first)} by {len(grid.second)} cells of initial states. The "
+            f"controller's plan from the midpoint of a cell is certified if it keeps the limits from everywhere in "
+            f"the cell, so this is about all states, not just points of a grid. By share of the area, {found}. A "
+            "dot marks a cell that is undecided as a whole but whose plan is certified from the midpoint itself."
         )
         truth = [f"{said[0].upper()}{said[1:]}." for said in self._about_truth()]
         return [Section("From where it is certified", [text, *truth, Gallery(pictures)])]
@@ -182,12 +182,12 @@ class RegionOutcome(Outcome):
 
 
 def certified_share(verdicts: Iterable[Verdict]) -> float:
-    """How many of them are `CERTIFIED`, of all."""
+    """The share of `CERTIFIED` verdicts."""
     return float(np.mean([verdict is Verdict.CERTIFIED for verdict in verdicts]))
 
 
 def region_pair(given: tuple[str, str] | None, names: tuple[str, ...], limits: Box, section: str) -> tuple[int, int]:
-    """The two states of a region, the first two by default; refused if it cannot be drawn."""
+    """The two states of a region, by default the first two; refused if it cannot be drawn."""
     if len(names) < 2:
         raise InputError(f"{section}.region needs two states")
     pair = state_pair(given or names[:2], names, f"{section}.region_states")
@@ -197,7 +197,7 @@ def region_pair(given: tuple[str, str] | None, names: tuple[str, ...], limits: B
 
 
 def prepare(settings: RegionSettings, scenario: Scenario, source: Source) -> Run | None:
-    """The cells are known before the work."""
+    """Check the cells before any work is done."""
     if settings.region is None:
         return None
     source.require_states("region in [study]")
@@ -207,7 +207,7 @@ def prepare(settings: RegionSettings, scenario: Scenario, source: Source) -> Run
 
 
 def run(grid: Grid, others: FloatArray, task: Task) -> RegionOutcome:
-    """Plan from the middles of all cells, certify from everywhere in them with every method, try some true states."""
+    """Plan from every midpoint, certify from everywhere in its cell with every method, and try some true states."""
     material, work = task.material, task.work
     assert material.control is not None
     noise = material.start_noise(task.scenario)
@@ -224,7 +224,7 @@ def run(grid: Grid, others: FloatArray, task: Task) -> RegionOutcome:
         alone = []
         if open_ones:
             some = [plans[k] for k in open_ones]
-            alone = certify_all(task, method, list(x0[open_ones]), some, stage=f"middles of cells, {method}")
+            alone = certify_all(task, method, list(x0[open_ones]), some, stage=f"midpoints of cells, {method}")
         middles[method] = _points([c for c in alone if c.verdict is Verdict.CERTIFIED], grid.states)
     checked, escaped = _tried(x0[certified], reach, np.array(plans)[certified], task)
     return RegionOutcome(task, VerdictMap(grid, verdicts, middles), checked, escaped)
@@ -237,7 +237,7 @@ def _points(certificates: Sequence[Certificate], states: tuple[int, int]) -> lis
 
 
 def _tried(x0: FloatArray, reach: FloatArray, plans: FloatArray, task: Task) -> tuple[int, int]:
-    """How many random true states within reach of `x0` follow its plan on the simulated plant, and leave the limits."""
+    """How many random true states within reach of `x0` were tried on the plant, and how many left the limits."""
     plant = task.material.plant
     if plant is None or not len(x0):
         return 0, 0
@@ -248,7 +248,7 @@ def _tried(x0: FloatArray, reach: FloatArray, plans: FloatArray, task: Task) -> 
 
 
 def complaint(settings: RegionSettings, scenario: Scenario) -> str:
-    """States that are not of the grid are those of the first initial state."""
+    """States outside the grid are those of the first initial state."""
     if settings.region is not None and not settings.initial_states:
         return "region in [study] needs [control], which plans, and initial_states"
     return ""

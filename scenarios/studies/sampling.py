@@ -1,4 +1,4 @@
-"""Where to sample next, on the simulated plant: a plan that the data cannot decide, and experiments until they can."""
+"""Where to sample next, on the simulated plant: an undecided plan, and experiments until the data decide it."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class SamplingSettings(Settings):
 
     initial_state: list[Finite]
     experiments: Count = 2
-    """At most so many per round: those that are expected to do most."""
+    """Maximum per round: those expected to help most."""
     rounds: Count = 10
     """At most."""
     only_certified: bool = True
     """Run only experiments during which the plant provably keeps its limits."""
     candidates: Count = 400
-    """To choose from, each round."""
+    """Candidates to choose from in each round."""
 
 
 @dataclass(frozen=True, eq=False)
 class SamplingRound:
-    """A verdict on the plan, and the experiments that were run since the one before."""
+    """A verdict on the plan, and the experiments run since the previous one."""
 
     certificate: Certificate
     experiments: tuple[Experiment, ...] = ()
@@ -54,9 +54,9 @@ class SamplingOutcome(Outcome):
 
     rounds: tuple[SamplingRound, ...]
     baselines: dict[str, tuple[Certificate, ...]]
-    """After as many experiments as in each round that were chosen in another way."""
+    """Certificates after as many experiments as in each round, chosen in another way."""
     truth: FloatArray
-    """Of the plan, `(n_steps + 1, n_states)`."""
+    """True states of the plan, `(n_steps + 1, n_states)`."""
     ending: str
     """Why it ended."""
 
@@ -79,7 +79,7 @@ class SamplingOutcome(Outcome):
 
     @property
     def experiments(self) -> list[Experiment]:
-        """Of all rounds, in the order they were run."""
+        """The experiments of all rounds, in the order they were run."""
         return [experiment for each in self.rounds for experiment in each.experiments]
 
     @property
@@ -134,8 +134,8 @@ class SamplingOutcome(Outcome):
                 ("runs", "cert.", "verdict", "worst bound", "margin", *baselines),
                 [rows],
                 title="Experiments that decide a plan",
-                caption="runs: experiments so far; cert.: how many of the round's are certified to keep the limits; "
-                "margin: of the plan; then what it would be after as many random experiments",
+                caption="runs: experiments so far; cert.: experiments of the round certified to keep the limits; "
+                "margin: of the plan; then its margin after as many random experiments",
                 whole=frozenset({3}),
             )
         ]
@@ -162,11 +162,11 @@ class SamplingOutcome(Outcome):
             for number, (each, count) in enumerate(zip(self.rounds, self.counts, strict=True))
         ]
         text = (
-            "Experiments on the simulated plant that were expected to shrink the failing bound most, and the margin of "
-            "the plan after them; beside it, the margin after as many random experiments."
+            "Experiments on the simulated plant that were expected to shrink the failing bound most, and the margin "
+            "of the plan after them; for comparison, the margin after as many random experiments."
         )
         table = Table(("experiments", "verdict", "margin", *self.baselines), rows)
-        picture = Picture(self.figures()["sampling"], "The margin of the plan by the number of experiments.")
+        picture = Picture(self.figures()["sampling"], "The margin of the plan against the number of experiments.")
         return [Section("Experiments that decide the plan", [text, table, Gallery([picture])])]
 
     def figures(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _experiment_summary(experiment: Experiment) -> dict[str, Any]:
 
 
 def prepare(settings: SamplingSettings, scenario: Scenario, source: Source) -> Run | None:
-    """The plan has to begin within the limits."""
+    """The plan has to start within the limits."""
     if len(settings.initial_state) != len(source.state_names):
         raise InputError(
             f"sampling.initial_state must hold {', '.join(source.state_names)}; got {settings.initial_state}"
@@ -211,7 +211,7 @@ def prepare(settings: SamplingSettings, scenario: Scenario, source: Source) -> R
 
 
 def run(settings: SamplingSettings, task: Task) -> SamplingOutcome:
-    """Plan, rank experiments, run them, certify again; then the same with experiments that are not ranked."""
+    """Plan, rank experiments, run them, certify again; then the same with unranked experiments."""
     material, work = task.material, task.work
     assert material.control is not None
     assert material.plant is not None
@@ -265,7 +265,7 @@ def _loop(first: Certificate, settings: SamplingSettings, task: Task) -> tuple[l
 
 
 def _after(certificate: Certificate, x0: FloatArray, inputs: FloatArray, task: Task) -> Certificate:
-    """The same question once more runs were recorded, under the same assumptions."""
+    """The same question after recording more runs, under the same assumptions."""
     if len(x0) == 0:
         return certificate
     assert task.material.plant is not None
@@ -282,7 +282,7 @@ def _after(certificate: Certificate, x0: FloatArray, inputs: FloatArray, task: T
 def _anywhere(
     first: Certificate, n: int, settings: SamplingSettings, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Drawn uniformly from where runs were recorded; few would be certified."""
+    """Drawn uniformly from the recorded range; few would be certified."""
     runs = first.predictor.runs
     starts, inputs = runs.states[:, 0], runs.inputs
     shape = (n, runs.horizon, runs.n_inputs)
@@ -295,7 +295,7 @@ def _anywhere(
 def _nearby(
     first: Certificate, n: int, settings: SamplingSettings, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Drawn from the candidates that are ranked otherwise, under the same condition."""
+    """Drawn from the same candidates under the same condition, without ranking."""
     x0, inputs = experiments_around(first, _NEARBY_CANDIDATES, rng)
     noise = first.question.initial_state_noise
     certificates = certify_plans(first.predictor, x0, inputs, limits=first.question.limits, initial_state_noise=noise)
@@ -305,8 +305,8 @@ def _nearby(
 
 
 def complaint(settings: SamplingSettings, scenario: Scenario) -> str:
-    """Experiments are run on a plant."""
-    needed = "[sampling] runs experiments, which only a simulated [plant] can be asked for"
+    """Experiments need a plant to run on."""
+    needed = "[sampling] runs experiments, which need a simulated [plant]"
     return "" if scenario.plant is not None else needed
 
 

@@ -55,7 +55,7 @@ def test_shells_complete_commands_and_scenarios(run, monkeypatch):
         (["run", "cstt"], "there is no scenario 'cstt' (did you mean 'cstr'?)"),
         (["run", "Tabels"], "(did you mean 'tables'?)"),
         (["run", "henon", "--set", "seed=2"], "it has no keys to set"),
-        (["certify", "henon", "--plan", "plan.csv"], "henon is an experiment of the paper"),
+        (["certify", "henon", "--plan", "plan.csv"], "henon is one of the paper's experiments"),
         (["run", "cstr", "--set", "seed"], "--set takes key=value"),
         (["run", "cstr", "--set", "limits.states.c_A=[3, 1]"], "the lower end must not exceed the upper; got [3, 1]"),
         (["run", "cstr_design", "--set", "design.sweep=1"], "design.sweep: must be a section with keys; got 1"),

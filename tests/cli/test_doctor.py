@@ -83,7 +83,7 @@ def test_wrong_arguments_of_the_doctor_are_one_line(run, plant, arguments, messa
 def test_exit_codes_of_the_doctor_are_in_its_help(run):
     code, text = run("doctor", "--help")
     assert code == 0
-    assert "Exit code 0 if there are no problems, warnings or not; 1 if there are" in " ".join(text.split())
+    assert "Exit code 0 if there are no problems, with or without warnings; 1 if there are" in " ".join(text.split())
 
 
 def test_certify_says_what_is_doubtful_first_and_keeps_its_exit_codes(run, plant):

@@ -70,7 +70,7 @@ def test_a_region_of_cells_is_drawn_from_limit_to_limit_with_dots_where_only_mid
     (axes,) = figure.axes
     assert (axes.get_xlim(), axes.get_ylim()) == ((0.0, 2.0), (0.0, 1.0))
     np.testing.assert_array_equal(axes.lines[0].get_xydata(), [(1.5, 0.5)])
-    assert figure.legends[0].get_texts()[-1].get_text() == "certified from the middle of the cell"
+    assert figure.legends[0].get_texts()[-1].get_text() == "certified from the midpoint of the cell"
 
 
 def test_without_axes_new_ones_are_made(certificate):

@@ -17,7 +17,7 @@ from rkhs_control.reporting import Gallery, Picture, Section
     ("name", "word", "meaning"),
     [
         ("kept", "CERTIFIED", "the plant keeps them, if the assumptions below hold"),
-        ("open", "UNDECIDED", "neither prove that the plant keeps them nor that it breaks them"),
+        ("open", "UNDECIDED", "prove neither that the plant keeps them nor that it breaks them"),
         ("broken", "REFUTED", "the plan will not keep them, if the assumptions below hold"),
     ],
 )
@@ -161,7 +161,7 @@ def test_runs_with_known_initial_states_need_no_word_about_them(certificates, pr
     assert "initial states" not in text
     measured = rc.certify(predictor, *plan, state_limits=WIDE, initial_state_noise=[0.01, 0.0])
     blocks = section_of(page_of(plan=measured), "Assumptions").blocks
-    assert "The true initial state of a plan may differ from the one in it: c_A by 0.01, c_B by 0." in blocks
+    assert "The true initial state of a plan may differ from the stated one: c_A by 0.01, c_B by 0." in blocks
 
 
 def test_without_plans_what_was_found_comes_before_what_it_rests_on(predictor):
@@ -215,7 +215,7 @@ def test_no_verdict_stands_above_a_contradiction(certificates):
 def test_bounds_with_a_probability_say_so(predictor, plan, tmp_path):
     gaussian = predictor.with_method(rc.GaussianProcessEnvelope)
     text = Reader(written(tmp_path, rc.certify(gaussian, *plan, state_limits=WIDE))).text
-    assert "hold with a probability, not for certain" in text
+    assert "hold with some probability, not for certain" in text
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.02, 5.0])
@@ -226,7 +226,7 @@ def test_one_state_no_limits_and_any_noise_bound_make_a_report(noise, rng, tmp_p
     runs = rc.Trajectories(states, inputs, noise)
     one = rc.MultiStepPredictor(runs, rc.SquaredExponential(2.0), 50.0)
     text = Reader(written(tmp_path, rc.certify(one, [0.2], [[0.1]], state_limits=rc.Box([-np.inf], [np.inf])))).text
-    assert "there are no limits of states to break" in text
+    assert "there are no state limits to break" in text
     assert ("the data refute no norm: zero fits" in text) == (noise > 2.0)
 
 

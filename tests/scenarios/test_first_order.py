@@ -75,7 +75,7 @@ def test_first_order_boxes_stand_beside_ours_and_change_nothing(tmp_path):
         (listing,), (section,) = found.listings(), found.sections()
         table = section.blocks[1]
         for header, caption in ((listing.header, listing.caption), (table.header, table.caption)):
-            assert ("narrower\nby" in header) == ("before histories were narrowed" in caption) == is_told
+            assert ("narrower\nby" in header) == ("without narrowed histories" in caption) == is_told
         assert {len(row) for row in table.rows} == {len(listing.header)} == {10 if is_told else 8}
         assert not list(found.remarks())
 

@@ -123,8 +123,8 @@ def test_a_region_within_tighter_limits_counts_for_looser_ones():
         ({"forever_design.limit.state": "c_C"}, "must be one of c_A, c_B"),
         ({"forever_design.limit.values": [2.5]}, "2.5 is beyond the opposite limit"),
         ({"forever_design.limit.values": [2.0]}, "leaves nothing between them"),
-        ({"limits.input_rates": {"u": [-1.0, 1.0]}}, "none of how fast inputs change"),
-        ({"forever_design": {"cells": [4, 4]}}, "needs something that changes"),
+        ({"limits.input_rates": {"u": [-1.0, 1.0]}}, "no limits on input rates"),
+        ({"forever_design": {"cells": [4, 4]}}, "needs something to change"),
     ],
 )
 def test_impossible_designs_are_refused_before_the_work(changes, match):

@@ -16,7 +16,7 @@ def test_example_is_certified_and_leaves_figures(run, mine, tmp_path):
     code, text = certify(run, mine)
     assert code == 0, text
     assert "CERTIFIED" in text
-    assert "24 runs that were held out do not contradict the assumptions" in text
+    assert "24 held-out runs do not contradict the assumptions" in text
     assert (tmp_path / "results" / "mine" / "time_1.png").stat().st_size > 10_000
     certificate = tmp_path / "results" / "mine" / "certificates" / "plan_1.json"
     code, text = run("verify", str(certificate), "--data", str(mine / "runs.csv"), "--quiet")
@@ -47,7 +47,7 @@ def test_run_takes_a_plan_named_in_the_scenario(run, mine):
     assert code == 0, text
     code, text = run("run", str(mine / "scenario.toml"), "--jobs", "1")
     assert code == 1
-    assert "the scenario asks nothing" in text
+    assert "the scenario asks for nothing" in text
 
 
 def test_many_plans_of_different_lengths_are_all_judged(run, mine, tmp_path):
@@ -128,7 +128,7 @@ def test_spoiled_files_are_one_line_that_says_what_to_do(run, mine, tmp_path, ca
         ("limits.states.c_A=[nan, 1.0]", "the lower end must not exceed the upper"),
         ("data.noise_bound={c_A = 0.06}", "data.noise_bound has no value for 'c_B'"),
         ("data.noise_bound=[0.06]", "data.noise_bound must be a number or 2 of them"),
-        ("data.stride=3", "data: stride is how far windows are apart, and needs horizon"),
+        ("data.stride=3", "data: stride is the distance between windows, and needs horizon"),
         ("data.horizon=9", "no run has 9 steps"),
         (
             "data.horizon=4",

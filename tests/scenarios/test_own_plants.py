@@ -123,8 +123,8 @@ def test_a_plant_is_a_class_or_an_instance_beside_the_scenario_or_in_the_working
         ("broken_plant:Pendulum", r"module 'broken_plant' cannot be imported \(ZeroDivisionError: division by zero\)"),
         ("leaving_plant:Pendulum", r"module 'leaving_plant' cannot be imported \(SystemExit: 3\)"),
         ("my_pendulum:Pendulun", r"module 'my_pendulum' has no 'Pendulun' \(did you mean 'Pendulum'\?\)"),
-        ("my_pendulum:number", "my_pendulum:number is no rkhs_control.models.plant.Plant, but a int"),
-        ("my_pendulum:dataclass", "my_pendulum:dataclass is no rkhs_control.models.plant.Plant, but a function"),
+        ("my_pendulum:number", "my_pendulum:number is not a rkhs_control.models.plant.Plant but a int"),
+        ("my_pendulum:dataclass", "my_pendulum:dataclass is not a rkhs_control.models.plant.Plant but a function"),
         ("my_pendulum:Plant", "my_pendulum:Plant cannot be built without arguments"),
         ("my_pendulum:Weighted", r"my_pendulum:Weighted cannot be built without arguments \(.*'mass'\)"),
         ("my_pendulum:Nameless", "my_pendulum:Nameless has no state_names, which every plant needs"),
@@ -157,4 +157,4 @@ def test_a_name_that_is_no_plant_says_which_there_are(run, folder):
     code, text = run("run", str(folder / "scenario.toml"), "--set", "plant.name=cstt")
     assert code == 1
     assert "there is no plant 'cstt' (did you mean 'cstr'?)" in text
-    assert "one of your own is my_module:MyPlant" in text
+    assert "your own as my_module:MyPlant" in text

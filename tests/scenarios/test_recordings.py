@@ -66,7 +66,7 @@ def test_windows_of_a_scenario_are_those_of_python(log, clock):
         ({"data.disturbance_bound": -0.1}, r"data\.disturbance_bound"),
         ({"data.disturbance_bound": [0.1, 0.2]}, r"data\.disturbance_bound must be a number or 1 of them \(T\)"),
         ({"predictor.prior": "linear"}, r"predictor\.prior: .*'none' or 'affine'; got 'linear'"),
-        ({"predictor.compare_affine_prior": True}, "prior is that already"),
+        ({"predictor.compare_affine_prior": True}, "prior is already affine"),
         ({"predictor.held_out_part": "start"}, "'random' or 'end'"),
         ({"predictor.held_out": 0.0}, r"\[recordings\] needs \[data\] .* predictor.held_out"),
         ({"recordings.steps": [1, 4]}, "recordings.steps: the recorded windows have only 3 steps"),
@@ -246,7 +246,7 @@ def test_an_affine_prior_is_compared_without_changing_the_verdicts():
     assert re.search(r"; closed form c_A [\d.]+ mol/l, c_B [\d.]+ mol/l; affine prior c_A", line)
     (section,) = compared.sections()
     text, table = section.blocks
-    assert "bounds of what an affine fit leaves" in text
+    assert "bounds on the residual of an affine fit" in text
     assert [row[0] for row in table.rows] == ["optimal", "closed form", "affine prior"]
     assert float(table.rows[2][2]) < 1.0
 

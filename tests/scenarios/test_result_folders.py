@@ -68,5 +68,5 @@ def test_a_folder_that_was_chosen_is_written_to_and_it_is_said_whose_results_go(
     assert certify(run, mine, *QUICK, "--out", "kept")[0] == 0
     code, text = run("certify", theirs, "--plan", str(mine / "plan.csv"), "--jobs", "1", *QUICK, "--out", "kept")
     assert code == 0, text
-    assert "kept had results of mine/scenario.toml; those of this run took their place" in text
+    assert "kept had results of mine/scenario.toml; they were replaced by those of this run" in text
     assert "had results of" not in certify(run, mine, *QUICK)[1]

@@ -60,15 +60,15 @@ def test_windows_are_called_so_and_begin_with_measured_states(run, measured_thro
     for noise in summary["initial_state_noise"].values():
         np.testing.assert_allclose(noise, [0.06, 0.06], rtol=1e-12)
     assert left_out > 0
-    assert f"{held_out} windows that were held out do not contradict the assumptions" in text
-    assert f"{left_out} windows that share samples with those were left out" in text
+    assert f"{held_out} held-out windows do not contradict the assumptions" in text
+    assert f"{left_out} windows that share samples with these were left out" in text
     assert "begin with measured states, which may be off by the noise bound: c_A by 0.06, c_B by 0.06" in text
     page = (tmp_path / "results" / "mine" / "report.html").read_text()
     report = re.sub("<[^>]*>", "", page)  # indices are marked up
     assert f"recorded windows make the boxes, {held_out} held out test them" in report
     assert f"{held_out} more were held out, and {left_out} that share samples with these were left out" in report
     assert "The windows begin with measured states, which may be off by the noise bound: c_A by 0.06" in report
-    assert "The true initial state of a plan may differ from the one in it: c_A by 0.06, c_B by 0.06" in report
+    assert "The true initial state of a plan may differ from the stated one: c_A by 0.06, c_B by 0.06" in report
     assert "recorded runs" not in report
 
 
@@ -120,7 +120,7 @@ def test_recordings_too_short_to_hold_windows_out_say_so(measured_throughout):
 
 def test_what_measured_initial_states_cost_is_said(run, mine):
     _, text = certify(run, mine, "--set", "data.initial_state_noise=0.002", "--set", "initial_state_noise=0.002")
-    assert "unknown initial states make up to" in text
+    assert "unknown initial states account for up to" in text
 
 
 def test_measured_initial_states_widen_the_boxes(mine):

@@ -256,7 +256,7 @@ def test_an_interrupted_command_says_that_its_work_is_kept(quick, run, monkeypat
     monkeypatch.setattr(console, "_lines", lambda screen, stage: interrupting([]))
     code, text = run("bench", "soundness", "--cases", "50", "--jobs", "1")
     assert code == cli.INTERRUPTED
-    assert "the same command goes on from there" in text
+    assert "the same command resumes there" in text
     monkeypatch.setattr(console, "_lines", lambda screen, stage: lambda done, total: None)
     code, text = run("bench", "soundness", "--cases", "50", "--jobs", "1")
     assert code == 1
