@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from .options import ALL_CORES, Jobs
+from .options import ALL_CORES, Cluster, Jobs, workers
 
 _NOTES = (
     "coverage: share of the intervals, one per state and step, that hold the true value; a promise about measurements "
@@ -30,12 +30,14 @@ _NOTES = (
 
 
 def bench_peers(
+    context: typer.Context,
     plans: Annotated[int, typer.Option("--plans", min=1, help="To judge; eight true states each.")] = 1250,
     conic: Annotated[int, typer.Option("--conic", min=1, help="Of these by the conic programme, which is slow.")] = 2,
     loops: Annotated[int, typer.Option("--loops", min=1, help="Closed loops per method.")] = 50,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Of each loop.")] = 40,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 1,
     jobs: Jobs = ALL_CORES,
+    cluster: Cluster = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Folder for the figure; results/peers by default.", file_okay=False),
@@ -63,8 +65,8 @@ def bench_peers(
     folder = ResultFolder.of("peers", out).folder
     screen = Console()
     began = time.perf_counter()
-    with progress_bars(screen) as announce:
-        work = Work(seed, jobs, announce)
+    with workers(jobs, cluster, context) as n_jobs, progress_bars(screen) as announce:
+        work = Work(seed, n_jobs, announce)
         scores = [asdict(score) for score in run(work, Size(plans, min(conic, plans), loops, steps))]
         published = [asdict(row) for row in neighbours.run(work)]
     seconds = time.perf_counter() - began
