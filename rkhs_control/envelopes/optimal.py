@@ -33,7 +33,7 @@ from ..errors import InputError
 from .base import Band, Envelope, Side, UpperBound
 
 SMALL_GAP = 1e-7
-"""A bound whose gap is above this share of it is looked for again along a regularised path."""
+"""A bound whose gap is above this share of it is searched again along a regularised path."""
 
 # So many queries are followed in one compiled call.
 _AT_ONCE = 256
