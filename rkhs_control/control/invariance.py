@@ -332,7 +332,7 @@ class _Search:
     # ---- the proof
 
     def _proved(self) -> InvariantRegion:
-        """Cells with the tubes of their plans; those whose tubes do not end in the region are removed, until none is."""
+        """Cells with the tubes of their plans; those that do not end in the region are removed in turn."""
         found: list[Cell] = []
         for some, tubes, reach in self._tubes(self.cells, list(self.chosen.values())):
             for k in np.flatnonzero(np.all(self._inside(tubes), axis=1)).tolist():
