@@ -463,7 +463,7 @@ def _check_limits(question: dict[str, Any]) -> int:
     _keys(limits, "state_limits", "names normals offsets")
     n_limits = len(_numbers(limits["offsets"], "state_limits.offsets"))
     if n_limits == 0:
-        raise RejectedError("there is no limit of the states: such a certificate promises nothing")
+        raise RejectedError("there is no limit on the states: such a certificate promises nothing")
     rows = zip(
         _list(limits["names"], "state_limits.names", n_limits),
         _list(limits["normals"], "state_limits.normals", n_limits),
@@ -916,7 +916,9 @@ def prior_change(component: dict[str, Any], noise: list[float], *, is_blur: bool
     if prior is None or not any(noise) or (is_blur and prior["kind"] == "affine"):
         return arb(0)
     if prior["kind"] == "model" and prior["steepness"] is None:
-        raise RejectedError(f"nobody says how steep the prior {quoted(prior['name'])} is where histories are uncertain")
+        raise RejectedError(
+            f"histories are uncertain, but the steepness of the prior {quoted(prior['name'])} is not stated"
+        )
     steep = prior["slopes"] if prior["kind"] == "affine" else prior["steepness"]
     return sum((abs(arb(a)) * arb(e) for a, e in zip(steep, noise, strict=False)), arb(0))
 
@@ -1360,7 +1362,7 @@ def check_samples(
                 return _half(component) + uncertainty(component, data["initial_state_noise"], n_dims)
 
             if not recorded:
-                raise RejectedError(f"{where}: no recording has so many steps")
+                raise RejectedError(f"{where}: no recording has that many steps")
             outputs = {x: [state[i] for state in states] for x, states in recorded.items()}
             samples = _residuals(component, outputs)
             narrowed = {}
@@ -2040,7 +2042,7 @@ class Array(NamedTuple):
             content[start : start + min(size, 4096)],
         )
         if header is None or start + size > len(content):
-            raise ValueError(f"{name} has a header that is not understood here, or is no array of doubles or texts")
+            raise ValueError(f"{name} has a header that is not understood here, or is not an array of doubles or texts")
         kind, shape = header[1].decode(), tuple(int(part) for part in header[2].split(b",") if part.strip())
         width = 8 if kind == "<f8" else 4 * int(kind[2:])
         if width * math.prod(shape) != len(content) - start - size:

@@ -247,7 +247,7 @@ class Certificate:
     def _where(self) -> str:
         """How far the nearest box is inside the limits or, if one is not, where."""
         if not self.constraint_names:
-            return "there is no limit of the states, so this promises nothing"
+            return "there is no limit on the states, so this promises nothing"
         if self.first_failure is None:
             return f"every box is inside the limits, the nearest by {rounded_down(self.margin)}"
         violation = self.first_violation

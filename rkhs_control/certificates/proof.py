@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .certificate import Certificate
 
 _GIVEN = "given with the runs"
-_OF_RESIDUAL_BOUNDS = "estimated: what measured histories leave open in predictions of what was held out"
+_OF_RESIDUAL_BOUNDS = "estimated: what measured histories leave open in predictions of held-out data"
 
 
 def certificate_file(certificate: Certificate, data_file: str | Path | None, seed: int | None) -> CertificateFile:

@@ -136,10 +136,10 @@ class InvariantRegion:
         """Refuse a loop with other limits, or with larger measurement errors."""
         own, given = self.limits.polytope, limits.polytope
         if not (np.array_equal(own.normals, given.normals) and (own.offsets <= given.offsets).all()):
-            raise InputError("the region keeps other limits of the states than those of the loop: find one for these")
+            raise InputError("the region keeps other state limits than those of the loop: find a region for these")
         box, allowed = self.limits.input_box, limits.input_box
         if (box.lower < allowed.lower).any() or (box.upper > allowed.upper).any() or limits.has_rates:
-            raise InputError("the plans of the region need not keep the limits of the loop's inputs, or of their rates")
+            raise InputError("the plans of the region may break the limits on the loop's inputs, or on their rates")
         if (noise > self.initial_state_noise).any():
             raise InputError(
                 f"the region serves measurements that are off by {self.initial_state_noise.tolist()}, and those of the "

@@ -98,11 +98,11 @@ def invariant_region(
 def _box_of(limits: PlacedLimits) -> Box:
     if limits.has_rates:
         raise InputError(
-            "an invariant region cannot keep limits of how fast inputs change: the input before would have to be a "
+            "an invariant region cannot keep limits on how fast inputs change: the last input would have to be a "
             "state; leave them out, or record the input as a state"
         )
     if not isinstance(limits.states, Box) or not np.isfinite([limits.states.lower, limits.states.upper]).all():
-        raise InputError("an invariant region needs a finite lower and upper limit of every state: a Box")
+        raise InputError("an invariant region needs a finite lower and upper limit on every state: a Box")
     return limits.states
 
 

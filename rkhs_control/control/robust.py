@@ -107,7 +107,7 @@ class RobustOCP:
                 f"the predictor has {self.predictor.horizon} steps, the nominal problem {self.nominal.horizon}"
             )
         if not self.predictor.method.has_gradients:
-            raise InputError(f"there are no gradients of {self.predictor.method.__name__}; OptimalEnvelope has them")
+            raise InputError(f"{self.predictor.method.__name__} has no gradients; OptimalEnvelope has")
         for n, kernels in enumerate(self.predictor.kernels, start=1):
             z = self.predictor.runs.arguments(n)[:1]
             for kernel in kernels:

@@ -72,14 +72,14 @@ def bounds_as_read(given: dict[str, Any], roundings: Sequence[Fraction] | None =
 def require_horizon(horizon: int | None, stride: int) -> None:
     """Refuse window settings where there are no windows."""
     if horizon is None and stride != 1:
-        raise InputError(f"stride is how far windows are apart, which only horizon makes; got {stride} without it")
+        raise InputError(f"stride is the distance between windows, and needs horizon; got {stride} without it")
 
 
 def shape_of(fields: dict[str, Any], horizon: int | None) -> dict[str, int]:
     """How windows are to be cut, taken out of the other fields; refused without a horizon."""
     shape = {name: fields.pop(name) for name in Shape._fields if name in fields}
     if shape and horizon is None:
-        raise InputError(f"{next(iter(shape))} is said of windows, which only horizon makes")
+        raise InputError(f"{next(iter(shape))} applies to windows, and needs horizon")
     return shape
 
 
@@ -88,5 +88,5 @@ def _recording(
 ) -> tuple[FloatArray, FloatArray]:
     rows = table.runs[name]
     if len(rows) < 2:
-        raise InputError(f"{table.source}, row {rows[0].line}: {table.kind} {name} has one step only; leave it out")
+        raise InputError(f"{table.source}, row {rows[0].line}: {table.kind} {name} has only one step; leave it out")
     return table.numbers(rows, state_names), table.numbers(rows[:-1], input_names)

@@ -392,4 +392,4 @@ class _Problem:
 
     def _require_costs(self, costs: FloatArray) -> None:
         if not np.isfinite(costs).all():
-            raise InputError(f"cost must be a finite number all over bounds; got {costs[~np.isfinite(costs)][0]}")
+            raise InputError(f"cost must be a finite number everywhere in bounds; got {costs[~np.isfinite(costs)][0]}")

@@ -6,7 +6,7 @@ import sys
 
 from numba.core.event import Event, Listener, register
 
-_WORD = "rkhs_control: compiling, which takes part of a minute and is done once (numba keeps what it compiles)"
+_WORD = "rkhs_control: compiling, which takes up to a minute and happens only once (numba caches the result)"
 
 
 class _Teller(Listener):

@@ -222,7 +222,7 @@ class Envelope(ABC):
 
     def upper_gradient(self, side: Side, z: FloatArray, witness: Witness | None) -> FloatArray:
         """The gradient of the upper bound at `z` as seen from `side`, by methods that have gradients."""
-        raise InputError(f"there are no gradients of {type(self).__name__}; OptimalEnvelope has them")
+        raise InputError(f"{type(self).__name__} has no gradients; OptimalEnvelope has")
 
     def bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
         """Bounds on `f` at the rows of `Xq`, shape `(m, n_dims)`.
@@ -237,7 +237,7 @@ class Envelope(ABC):
         for i, functional in enumerate(functionals):
             if functional.n_dims != self.data.n_dims:
                 raise InputError(
-                    f"functional {i} is about {functional.n_dims} dimensions, the data have {self.data.n_dims}"
+                    f"functional {i} has {functional.n_dims} dimensions, but the data have {self.data.n_dims}"
                 )
         below, above = self._in_parallel(functionals, n_jobs)
         lower, upper = np.array([-b.value for b in below]), np.array([a.value for a in above])

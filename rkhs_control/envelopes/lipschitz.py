@@ -91,7 +91,7 @@ class LipschitzEnvelope(Envelope):
                 slope = self.constant * rises[j] / cones[j]
                 raise InputError(
                     f"constant {self.constant:.9g} is refuted by the data: between the inputs {data.X[j].tolist()} and "
-                    f"{x.tolist()} the function changes by {slope:.9g} per unit of distance at least; raise "
+                    f"{x.tolist()} the function changes by at least {slope:.9g} per unit of distance; raise "
                     "constant, or raise noise_bound if that is too small"
                 )
 

@@ -89,7 +89,7 @@ class OptimalEnvelope(Envelope):
         """Bounds of `f(a) - f(b)` for the rows `a` of `Xa` and `b` of `Xb`."""
         first, second = self._queries(Xa, "Xa"), self._queries(Xb, "Xb")
         if len(first) != len(second):
-            raise InputError(f"Xa and Xb must have as many rows; got {len(first)} and {len(second)}")
+            raise InputError(f"Xa and Xb must have equally many rows; got {len(first)} and {len(second)}")
         return self.functional_bounds([Points.difference(a, b) for a, b in zip(first, second, strict=True)], n_jobs)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:

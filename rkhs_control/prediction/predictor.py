@@ -190,7 +190,7 @@ class MultiStepPredictor:
         text = estimated_text(bound for row in self.norm_bounds for bound in row)
         if not self.runs.has_residual_bound:
             return text
-        return f"{text}; so were bounds of what measured histories leave open, from predictions of what was held out"
+        return f"{text}; so were the bounds on what measured histories leave open, from predictions of held-out data"
 
     def scaled(self, *, norm: float = 1.0, noise: float = 1.0) -> MultiStepPredictor:
         """The same predictor with every norm bound, or every noise bound, multiplied by a factor.
