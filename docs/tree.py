@@ -1,4 +1,4 @@
-"""The parts of docs/architecture.md that come from the code: the rooms in their order, and the tree of files.
+"""The parts of docs/architecture.md that are generated from the code: the rooms in order, and the file tree.
 
     python docs/tree.py
 
@@ -16,7 +16,7 @@ from rkhs_control import ROOMS
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 OUTSIDE = ("models", "scenarios")
-"""Rooms with a folder of their own beside the package, into which they are installed."""
+"""Rooms in their own folder beside the package, into which they are installed."""
 
 
 def path_of(room: str) -> Path:
@@ -26,7 +26,7 @@ def path_of(room: str) -> Path:
 
 
 def first_line(file: Path) -> str:
-    """What a module says of itself in one line."""
+    """The first line of a module's docstring."""
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     return docstring.partition("\n")[0]
 
@@ -62,7 +62,7 @@ def _row(name: str, line: str, depth: int) -> str:
 
 
 def filled(page: str) -> str:
-    """The page with its generated parts as the code has them now."""
+    """The page with its generated parts brought up to date."""
     for part, text in (("rooms", rooms()), ("tree", tree())):
         pattern = rf"(<!-- {part}: begin -->\n).*?(\n<!-- {part}: end -->)"
         page, found = re.subn(pattern, lambda ends, text=text: ends[1] + text + ends[2], page, flags=re.DOTALL)

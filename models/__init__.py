@@ -1,4 +1,4 @@
-"""Plants and ground truths: what the toolkit is tried on; the plants by name."""
+"""Plants and ground truths to try the toolkit on; the plants by name."""
 
 from .cstr import CSTR
 from .exothermic_reactor import ExothermicReactor

@@ -1,6 +1,6 @@
 """The ground truth of the paper's Examples 1 and 2: one component of a Henon map with a sinusoidal force.
 
-The data of Example 1 can be drawn again to the digit: those of the tables and surfaces come from Python's own generator
+The data of Example 1 can be reproduced to the digit: those of the tables and surfaces come from Python's own generator
 with seed 1, those of the slice from the Mersenne Twister of MATLAB (and of older NumPy), also with seed 1.
 """
 
@@ -32,7 +32,7 @@ def truth(Z: FloatArray) -> FloatArray:
 
 
 def grid(n_per_axis: int) -> FloatArray:
-    """An equidistant grid over the domain, `z1` the outer loop."""
+    """An equidistant grid over the domain, with `z1` varying slowest."""
     axis = np.linspace(-LIMIT, LIMIT, n_per_axis)
     return np.array([(a, b) for a in axis for b in axis])
 
@@ -51,7 +51,7 @@ def surface_data(noise: float) -> Designs:
 
 
 def slice_data(noise: float) -> Designs:
-    """The inputs and outputs of the paper's slice, with uniform noise: other draws, and `z2` the outer loop."""
+    """The inputs and outputs of the paper's slice, with uniform noise: different draws, with `z2` varying slowest."""
     gridded, draws = grid(10)[:, ::-1], _mersenne_twister(300)
     Z = LIMIT * draws[:200].reshape(100, 2)
     return {
@@ -61,7 +61,7 @@ def slice_data(noise: float) -> Designs:
 
 
 def _drawn_with_python(draw_noise: Callable[[random.Random], float]) -> Designs:
-    """First 100 random inputs, each with its noise, then that of the grid."""
+    """First 100 random inputs, each with its noise, then the noise of the grid."""
     generator = random.Random(1)
     rows = []
     for _ in range(100):
@@ -82,6 +82,6 @@ def _mersenne_twister(n: int) -> FloatArray:
 
 
 def observations(n: int, noise_bound: float, rng: np.random.Generator, *, gridded: bool = False) -> Observations:
-    """`n` samples with uniform noise, at random inputs or on the grid nearest to so many."""
+    """`n` samples with uniform noise, at random inputs or on the grid of the closest size."""
     Z = grid(round(n**0.5)) if gridded else rng.uniform(-LIMIT, LIMIT, (n, 2))
     return Observations(Z, truth(Z) + rng.uniform(-noise_bound, noise_bound, len(Z)), noise_bound)

@@ -14,7 +14,7 @@ from ..data.sets import Box
 from ..errors import InputError, SolverError
 
 ACCURACY = 1e-11
-"""Error that the integrator may make in a sampling interval, relative and absolute; 1e-9 is what is promised."""
+"""Error allowed to the integrator per sampling interval, relative and absolute; 1e-9 is promised."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Plant(ABC):
         return states if np.ndim(x0) == 2 else states[0]
 
     def _sample(self, x: FloatArray, u: FloatArray) -> FloatArray:
-        """All runs one sampling interval further, as one stacked system."""
+        """Advance all runs by one sampling interval, as one stacked system."""
         from scipy.integrate import solve_ivp
 
         held = u.T
@@ -74,7 +74,7 @@ class Plant(ABC):
         def stacked(_: float, z: FloatArray) -> FloatArray:
             return np.concatenate(self.right_hand_side(z.reshape(self.n_states, -1), held, np))
 
-        # The integrator looks at the mean square error of all runs together: one alone must not hide in it.
+        # The integrator controls the mean square error of all runs together: no single run must hide in it.
         tolerance = max(ACCURACY / np.sqrt(x.size), 3e-14)
         solution = solve_ivp(
             stacked, (0.0, self.sampling_time), x.T.ravel(), method="DOP853", rtol=tolerance, atol=tolerance

@@ -16,7 +16,7 @@ _GRAVITY = 981.0  # cm / s^2
 
 
 def _equilibrium(v_1: float, v_2: float) -> tuple[float, ...]:
-    """The levels at which every tank loses what it gets."""
+    """The levels at which inflow and outflow of every tank balance."""
     upper = ((1.0 - _VALVES[1]) * _PUMPS[1] * v_2, (1.0 - _VALVES[0]) * _PUMPS[0] * v_1)
     lower = (_VALVES[0] * _PUMPS[0] * v_1 + upper[0], _VALVES[1] * _PUMPS[1] * v_2 + upper[1])
     return tuple((flow / outlet) ** 2 / (2.0 * _GRAVITY) for flow, outlet in zip(lower + upper, _OUTLETS, strict=True))

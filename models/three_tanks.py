@@ -1,4 +1,4 @@
-"""Three tanks in a cascade: each runs into the next, and pumps feed the first and the last."""
+"""Three tanks in a cascade: each drains into the next, and pumps feed the first and the last."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GRAVITY = 981.0  # cm / s^2
 
 
 def _equilibrium(v_1: float, v_2: float) -> tuple[float, ...]:
-    """The levels at which every tank loses what it gets."""
+    """The levels at which inflow and outflow of every tank balance."""
     flows = (_PUMP * v_1, _PUMP * v_1, _PUMP * (v_1 + v_2))
     return tuple((flow / outlet) ** 2 / (2.0 * _GRAVITY) for flow, outlet in zip(flows, _OUTLETS, strict=True))
 

@@ -1,12 +1,12 @@
 """rkhs_control: guaranteed bounds on an unknown plant from recorded data, and certified control with them.
 
-The package is built of rooms, each using only those before it; `ROOMS` is their order, and each room's own docstring
-says what it is for. One datum's way through them, with no step back: row of a file, recording, window, interval, kernel
-matrix, path, weights, bound, box, verdict, certificate; then on to the checker, which uses nothing of the rest, and to
-the report.
+The package consists of rooms, each using only those before it; `ROOMS` is their order, and each room's own
+docstring says what it is for. A datum passes through them in one direction: row of a file, recording, window,
+interval, kernel matrix, path, weights, bound, box, verdict, certificate; then on to the checker, which uses none of
+the rest, and to the report.
 
-Public names stand in `__init__.pyi`, once. They are imported when they are first used, so that importing the package
-is quick.
+Public names are listed in `__init__.pyi`, once. They are imported on first use, so that importing the package is
+fast.
 """
 
 from __future__ import annotations

@@ -1,35 +1,36 @@
-"""Check a certificate of a plan, or of a region for ever, without trusting whoever made it.
+"""Check a certificate of a plan, or of a region for ever, without trusting its author.
 
     python checker.py plan.json [--data runs.csv]
     python checker.py region.json [--data runs.csv] [--jobs 2]
 
-This file needs python-flint and nothing else: copy it out, read it, run it. For every step, state and side the
-certificate holds *witnesses*, weights `w` on recorded samples `f(x_i) in [l_i, u_i]`. For any weights whatever,
+This file needs only python-flint: copy it, read it, run it. For every step, state and side, the certificate contains
+*witnesses*, weights `w` on recorded samples `f(x_i) in [l_i, u_i]`. For any weights whatsoever,
 
     f(x) <= norm_bound * || k_x - sum_i w_i k_{x_i} ||  +  sum_i max(w_i u_i, w_i l_i)
 
-for every `f` of norm at most `norm_bound` (reproducing property and Cauchy-Schwarz); a lower bound is one of `-f`. The
-right-hand side is enclosed in ball arithmetic and compared with the claimed bound; then verdict and margins are derived
-from the claimed bounds and the limits in exact rational arithmetic.
+for every `f` of norm at most `norm_bound` (reproducing property and Cauchy-Schwarz); a lower bound on `f` is an upper
+bound on `-f`. The right-hand side is enclosed in ball arithmetic and compared with the claimed bound; then verdict and
+margins are derived from the claimed bounds and the limits in exact rational arithmetic.
 
-Everything follows from contradictory assumptions. So for every step and state the certificate also holds a function of
-norm at most `norm_bound` that passes through the intervals, and that is proved, too: through the samples that the
-witnesses touch or, with the recordings at hand, through all that was recorded. The samples are then looked up as well.
+Anything follows from contradictory assumptions. So for every step and state, the certificate also contains a function
+of norm at most `norm_bound` that passes through the intervals, and this is proved as well: through the samples that the
+witnesses use or, with the recordings at hand, through everything recorded. The samples are then also looked up.
 
-With a *prior*, an affine function `m`, all of this is about `f - m`, and `m` is added again: its values are proved,
-too. A *disturbance bound* widens intervals and bounds alike. Where states were not recorded, `x` begins with a
-*history*: the last outputs, the latest first, and the inputs before.
+With a *prior*, an affine function `m`, all of this is about `f - m`, and `m` is added back: its values are proved as
+well. A *disturbance bound* widens intervals and bounds alike. Where states were not recorded, `x` begins with a
+*history*: the last outputs, latest first, and the past inputs.
 
 Where the plan's history is uncertain, a bound must hold over a box of arguments: by witnesses at all its corners, or at
-its centre and for the slopes there, and a remainder of second order, `norm_bound / 2 sum_j b_j h_j^2`, where `b_j` is
-how much functions of the kernel can bend. Where those of the recordings are, too, a second file tells how witnesses for
-the slopes at every sample narrow its interval, round by round; the function above must then pass through these, all.
+its centre and for the slopes there, plus a second-order remainder, `norm_bound / 2 sum_j b_j h_j^2`, where `b_j` is how
+much functions of the kernel can bend. Where the recorded histories are uncertain as well, a second file shows how
+witnesses for the slopes at every sample narrow its interval, round by round; the function above must then pass through
+all of these.
 
-A *region* is cells, boxes of measured states, each with a plan. That of a cell is proved as above, over all true states
-that may be there. If all boxes of all plans are within the limits, and the last box of each, widened by what
-measurements may be off, is covered by the cells, then the limits are kept for ever, by induction.
+A *region* consists of cells, boxes of measured states, each with a plan. The plan of a cell is proved as above, over
+all true states that may be there. If all boxes of all plans are within the limits, and the last box of each, widened by
+the measurement error, is covered by the cells, then the limits are kept for ever, by induction.
 
-What is *not* proved are the assumptions themselves, the norm bounds and the bounds of noise and disturbances. They are
+The assumptions themselves, the norm bounds and the bounds on noise and disturbances, are *not* proved. They are
 printed.
 """
 
@@ -67,25 +68,25 @@ FORMAT, VERSION = "rkhs_control certificate", 4
 REGION_FORMAT, REGION_VERSION = "rkhs_control region", 1
 MAX_BYTES, MAX_REGION_BYTES, MAX_DATA_BYTES = 2**24, 2**28, 2**27
 WORK, REGION_WORK = 30_000_000, 3_000_000_000
-"""How much may be done for one certificate, or one region, in units of about a tenth of a microsecond."""
+"""Work limit for one certificate, or one region, in units of about a tenth of a microsecond."""
 PRECISIONS = (256, 2048)
-"""In bits; the second one is for what the first does not decide."""
+"""In bits; the second is for comparisons that the first leaves open."""
 MOST_IN_MATRIX = 1000
-"""Up to so many samples, all kernel values among them are computed once."""
+"""Up to this many samples, all kernel values among them are computed once."""
 MAX_REPAIRED = 200
-"""So many intervals may be missed by rounding."""
+"""Maximum number of intervals that may be missed by rounding."""
 ROUNDING = 1e-10
-"""What rounding can do to the values of a function, as a share of the sum of all its weights."""
+"""Possible effect of rounding on a function's values, as a share of the sum of all its weights."""
 PER_PIECE = 500
-"""Units of work for a piece of a cell: for the memory that it takes, more than for the time."""
+"""Units of work for a piece of a cell: for its memory rather than its time."""
 CELLS_AT_ONCE = 50
-"""Of a region, so many are handed to a process at a time."""
+"""Number of a region's cells handed to a process at a time."""
 SMALLEST, LARGEST = 1e-50, 1e50
 EXIT_CODES = "Exit codes: 0 accepted, whatever the verdict, which is printed; 1 rejected; 4 unreadable."
 
 
 class UnreadableError(Exception):
-    """The file is not a certificate of a version that is known here, or the recordings are not readable."""
+    """The file is not a certificate of a supported version, or the recordings are not readable."""
 
 
 class RejectedError(Exception):
@@ -94,31 +95,31 @@ class RejectedError(Exception):
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether a certificate was accepted; if not, the first reason; if so, what that promises."""
+    """Whether a certificate was accepted; if not, the first reason; if so, what acceptance promises."""
 
     accepted: bool
     reason: str = ""
     verdict: str = ""
     slacks: list[dict[str, Any]] = field(default_factory=list)
-    """For every bound: by how much more than claimed is proved, absolute and as a share of the bound."""
+    """For every bound: how much more than claimed is proved, absolute and as a share of the bound."""
     n_samples_found: int | None = None
-    """How many samples were looked up in the recordings."""
+    """Number of samples looked up in the recordings."""
     plan: list[str] = field(default_factory=list)
     """The initial state and the inputs that the verdict is about, in words."""
     limits: list[str] = field(default_factory=list)
     """The limits of states, inputs and rates as inequalities, made from the numbers in the file alone."""
     assumptions: list[str] = field(default_factory=list)
-    """What is assumed and not proved."""
+    """What is assumed, not proved."""
     samples: str = ""
     """Whether the samples were looked up in the recordings."""
     n_cells: int = 0
-    """Of a region, whose verdict is INVARIANT: from every one of them the limits are kept for ever."""
+    """Number of cells of a region, whose verdict is INVARIANT: from each of them the limits are kept for ever."""
     share: float | None = None
-    """Of the volume of the limits that these cells have, at least; None for a plan."""
+    """Lower bound on the share of the limits' volume in these cells; None for a plan."""
 
 
 class Work:
-    """Counts what is to be done before it is done, and refuses to do too much."""
+    """Counts work before it is done, and refuses to do too much."""
 
     def __init__(self, limit: int, done: int = 0) -> None:
         self.limit, self.done = limit, done
@@ -140,12 +141,12 @@ def verify(
     n_jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
-    """Check the file of a certificate or of a region and, if they are given, look its samples up in the recordings.
+    """Check the file of a certificate or region and, if recordings are given, look its samples up in them.
 
-    What tells how intervals were narrowed, where histories are uncertain, is looked for beside the file. `work` limits
-    what is done, in units of about a tenth of a microsecond; by default to `WORK` for a certificate, and `REGION_WORK`
-    for a region. The cells of a region are spread over `n_jobs` processes, which are started anew: a script that asks
-    for several needs the usual `if __name__ == "__main__":`. `progress` is told how many bounds of how many are proved.
+    Where histories are uncertain, the file that shows how intervals were narrowed is expected beside this one. `work`
+    limits the work, in units of about a tenth of a microsecond; by default `WORK` for a certificate, and `REGION_WORK`
+    for a region. The cells of a region are spread over `n_jobs` fresh processes: a script that asks for several needs
+    the usual `if __name__ == "__main__":`. `progress` is called with the number of bounds proved and their total.
     """
     content = read(Path(file))
     is_region = content["format"] == REGION_FORMAT
@@ -187,7 +188,7 @@ def verify(
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The content of a file, whose objects have no key twice and whose numbers are finite."""
+    """The content of a file, which must have no duplicate keys and only finite numbers."""
     name = plain(path, 200)
     try:
         text = _text(path, name)
@@ -218,7 +219,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _text(path: Path, name: str) -> bytes:
-    """All bytes of a file; only one that says in the beginning that it is a region may be large."""
+    """All bytes of a file; only a file that declares itself a region at the beginning may be large."""
     with path.open("rb") as stream:
         text = stream.read(MAX_BYTES + 1)
         most = MAX_BYTES
@@ -231,7 +232,7 @@ def _text(path: Path, name: str) -> bytes:
 
 
 def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """Versions 2, which knew no histories, priors or disturbances, and 3, with one witness per bound, as version 4."""
+    """Version 2, without histories, priors or disturbances, and version 3, with one witness per bound, as version 4."""
     try:
         is_right = content.get("digest") == digest(content)
         if content["version"] == 2:
@@ -248,7 +249,7 @@ def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_samples(component: dict[str, Any]) -> dict[str, Any]:
-    """A component of version 3, whose two bounds had samples of their own."""
+    """A component of version 3, whose two bounds had their own samples."""
     samples: dict[str, list[Any]] = {"inputs": [], "intervals": []}
     newer = dict(component)
     for side in ("lower", "upper"):
@@ -263,7 +264,7 @@ def _with_samples(component: dict[str, Any]) -> dict[str, Any]:
 
 
 def digest(content: dict[str, Any]) -> str:
-    """Of everything but the digest itself: accidents are found, forgeries are not."""
+    """Digest of everything but the digest itself: it detects accidents, not forgeries."""
     rest = {key: value for key, value in content.items() if key != "digest"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -284,11 +285,11 @@ def _finite(text: str) -> float:
     return value
 
 
-# ---- texts from files, which must not forge lines, colours or the order of what is printed around them
+# ---- text from files, which must not forge lines, colours or the order of the surrounding output
 
 
 def plain(text: object, most: int = 100) -> str:
-    """One line of at most `most` characters; what is not printed, stacked on others or written leftwards is escaped."""
+    """One line of at most `most` characters; non-printing, combining and right-to-left characters are escaped."""
     composed = unicodedata.normalize("NFC", str(text)[: 4 * most])
     shown = "".join(
         c
@@ -300,25 +301,25 @@ def plain(text: object, most: int = 100) -> str:
 
 
 def quoted(text: object) -> str:
-    """Between quotation marks, of which there is none inside."""
+    """In quotation marks, with none inside."""
     return '"' + plain(text).replace('"', "'") + '"'
 
 
 def named(text: str) -> str:
-    """As it is if it is one word of letters and digits, else between quotation marks."""
+    """Unchanged if it is one word of letters and digits, otherwise in quotation marks."""
     return text if re.fullmatch(r"\w{1,40}", text) and text == plain(text) else quoted(text)
 
 
 def number(value: float) -> str:
-    """Exactly; whole numbers without a point."""
+    """Exactly; whole numbers without a decimal point."""
     return repr(float(value) + 0.0).removesuffix(".0")
 
 
-# ---- structure: everything has the type, the shape and the size that it must have
+# ---- structure: everything has the required type, shape and size
 
 
 def check_structure(content: dict[str, Any]) -> None:
-    """Also that limits limit something and are called what they are, and that the digest is right."""
+    """Also check that limits limit something and are named correctly, and that the digest is right."""
     _keys(content, "the certificate", "format version question data steps claim made_with digest")
     question, claim = content["question"], content["claim"]
     _keys(
@@ -348,7 +349,7 @@ def check_structure(content: dict[str, Any]) -> None:
 
 
 def check_region_structure(content: dict[str, Any]) -> None:
-    """The same for a region; its cells are looked at one by one."""
+    """The same for a region; its cells are checked one by one."""
     _keys(content, "the region", "format version question data steps cells claim made_with digest")
     question = content["question"]
     _keys(question, "question", "state_names input_names initial_state_noise state_limits input_limits")
@@ -392,7 +393,7 @@ def _check_cell(cell: Any, where: str, content: dict[str, Any]) -> None:
 
 
 def _check_data(content: dict[str, Any]) -> int:
-    """What certificates and regions share: names, recordings, versions; returns how many entries a history has."""
+    """What certificates and regions share: names, recordings, versions; returns the number of entries in a history."""
     question, data = content["question"], content["data"]
     _keys(data, "data", "n_runs sha256 file initial_state_noise shape narrowing")
     _keys(content["made_with"], "made_with", "rkhs_control python numpy seed")
@@ -415,7 +416,7 @@ def _check_data(content: dict[str, Any]) -> int:
 
 
 def _components(content: dict[str, Any], n_steps: int) -> Iterator[tuple[str, Any, int]]:
-    """What there is for every step and state, where that is, and how many dimensions its arguments have."""
+    """The component of every step and state, with its location and the dimension of its arguments."""
     names, n_history = content["question"]["state_names"], history_size(content)
     for n, row in enumerate(_list(content["steps"], "steps", n_steps), start=1):
         for name, component in zip(names, _list(row, f"steps[{n}]", len(names)), strict=True):
@@ -424,13 +425,13 @@ def _components(content: dict[str, Any], n_steps: int) -> Iterator[tuple[str, An
 
 
 def history_size(content: dict[str, Any]) -> int:
-    """How many entries a history has."""
+    """The number of entries in a history."""
     question, (outputs, inputs, _) = content["question"], content["data"]["shape"]
     return int(outputs * len(question["state_names"]) + inputs * len(question["input_names"]))
 
 
 def _check_plan(inputs: Any, what: str, n_inputs: int) -> int:
-    """Numbers for every step and input; returns how many steps there are."""
+    """Numbers for every step and input; returns the number of steps."""
     for row in _list(inputs, what):
         _numbers(row, what, n_inputs)
     if not inputs:
@@ -449,7 +450,7 @@ def _check_digest(content: dict[str, Any]) -> None:
 
 
 def _check_shape(shape: Any, n_states: int, n_inputs: int) -> int:
-    """Lags of outputs and inputs, and samples per step; returns how many entries a history has."""
+    """Lags of outputs and inputs, and samples per step; returns the number of entries in a history."""
     for value, least in zip(_list(shape, "data.shape", 3), (1, 0, 1), strict=True):
         if type(value) is not int or not least <= value <= 10_000:
             raise RejectedError("data.shape must be how many outputs, how many inputs, and samples per step")
@@ -457,12 +458,12 @@ def _check_shape(shape: Any, n_states: int, n_inputs: int) -> int:
 
 
 def _check_limits(question: dict[str, Any]) -> int:
-    """Every limit limits something and is called what it is; returns how many there are of the states."""
+    """Every limit limits something and is named correctly; returns the number of state limits."""
     limits, n_states, n_inputs = question["state_limits"], len(question["state_names"]), len(question["input_names"])
     _keys(limits, "state_limits", "names normals offsets")
     n_limits = len(_numbers(limits["offsets"], "state_limits.offsets"))
     if n_limits == 0:
-        raise RejectedError("there is no limit of the states: such a certificate promises nothing")
+        raise RejectedError("there is no limit on the states: such a certificate promises nothing")
     rows = zip(
         _list(limits["names"], "state_limits.names", n_limits),
         _list(limits["normals"], "state_limits.normals", n_limits),
@@ -491,7 +492,7 @@ _ASSUMED_KEYS = "kernel norm_bound noise_bound disturbance_bound prior consisten
 
 
 def _check_assumptions(component: dict[str, Any], where: str, n_dims: int, n_history: int) -> None:
-    """What bounds of one state after one step rest on."""
+    """What bounds on one state after one step rest on."""
     _check_kernel(component["kernel"], where, n_dims)
     _check_prior(component["prior"], f"{where}, prior", n_dims, n_history)
     for key in ("norm_bound", "noise_bound", "disturbance_bound"):
@@ -514,7 +515,7 @@ def _check_assumptions(component: dict[str, Any], where: str, n_dims: int, n_his
 
 
 def _check_prior(prior: Any, what: str, n_dims: int, n_history: int) -> None:
-    """None, an affine function, or values of a model."""
+    """None, an affine function, or a model's values."""
     if prior is None:
         return
     if not isinstance(prior, dict) or prior.get("kind") not in ("affine", "model"):
@@ -535,14 +536,14 @@ def _check_prior(prior: Any, what: str, n_dims: int, n_history: int) -> None:
 
 
 def index_models(content: dict[str, Any]) -> None:
-    """Let the values of models be found by their arguments."""
+    """Index the values of models by their arguments."""
     for prior in (component["prior"] for row in content["steps"] for component in row):
         if prior is not None and prior["kind"] == "model":
             prior["at"] = dict(zip((tuple(map(float, x)) for x in prior["inputs"]), prior["values"], strict=True))
 
 
 def _check_proof(proof: Any, what: str, n_samples: int, n_uncertain: int) -> None:
-    """A bound has as many witnesses as its method needs, on samples that are there."""
+    """A bound has as many witnesses as its method needs, on existing samples."""
     _keys(proof, what, "bound method witnesses")
     _numbers([proof["bound"]], what)
     needed = {"point": 1, "displacement": 1, "corners": 2 ** min(n_uncertain, 20), "slopes": 1 + 2 * n_uncertain}
@@ -558,7 +559,7 @@ def _check_proof(proof: Any, what: str, n_samples: int, n_uncertain: int) -> Non
 
 
 def _check_kernel(kernel: Any, where: str, n_dims: int, depth: int = 0) -> float:
-    """Everything that a kernel is made of is within its range; returns its variance `k(x, x)`."""
+    """All parameters of a kernel are within their ranges; returns its variance `k(x, x)`."""
     kind = kernel.get("kind") if isinstance(kernel, dict) else None
     if depth > 20 or not isinstance(kind, str) or kind not in _KERNEL_KEYS:
         raise RejectedError(f"{where}: there is no such kernel")
@@ -602,7 +603,7 @@ def _list(value: Any, what: str, size: int | None = None) -> list[Any]:
 
 
 def _numbers(value: Any, what: str, size: int | None = None) -> list[float]:
-    """Finite doubles: whole numbers count only where they are the same number as a double."""
+    """Finite doubles: whole numbers count only if they are exactly representable as a double."""
     values = _list(value, what, size)
     for x in values:
         if type(x) is not float and (type(x) is not int or abs(x) > sys.float_info.max or x != float(x)):
@@ -611,7 +612,7 @@ def _numbers(value: Any, what: str, size: int | None = None) -> list[float]:
 
 
 def work_of(content: dict[str, Any]) -> int:
-    """In units of about a tenth of a microsecond: all evaluations of kernels, and the sums of the claim."""
+    """In units of about a tenth of a microsecond: all kernel evaluations, and the sums of the claim."""
     question = content["question"]
     n_states, n_inputs = len(question["state_names"]), len(question["input_names"])
     units = 200 * len(question["inputs"]) * (n_states * len(question["state_limits"]["offsets"]) + n_inputs)
@@ -622,7 +623,7 @@ def work_of(content: dict[str, Any]) -> int:
 
 
 def region_work(content: dict[str, Any]) -> int:
-    """The same for a region: the kernel matrix of its samples is computed once, where that is less."""
+    """The same for a region: the kernel matrix of its samples is computed once, where that is less work."""
     n_states, n_inputs = len(content["question"]["state_names"]), len(content["question"]["input_names"])
     per_cell = 300 * n_states + 10 * n_states**2
     units = sum(per_cell + 60 * (n_states + n_inputs) * len(cell["inputs"]) for cell in content["cells"])
@@ -641,7 +642,7 @@ Proofs = list[tuple[int, dict[str, Any]]]
 
 
 def proofs_by_place(content: dict[str, Any]) -> dict[tuple[int, int], Proofs]:
-    """For every step, from 0, and state: the cells whose plans are as long, and the proofs of both ends."""
+    """For every step, from 0, and state: the cells whose plans are that long, and the proofs of both ends."""
     states = range(len(content["question"]["state_names"]))
     found: dict[tuple[int, int], Proofs] = {(n, i): [] for n in range(len(content["steps"])) for i in states}
     for c, cell in enumerate(content["cells"]):
@@ -652,20 +653,20 @@ def proofs_by_place(content: dict[str, Any]) -> dict[tuple[int, int], Proofs]:
 
 
 def matrix_is_worth_it(component: dict[str, Any], proofs: Proofs) -> bool:
-    """Whether proofs need more kernel values than there are among all samples, and these are not too many."""
+    """Whether proofs need more kernel values than the full matrix has, and the samples are not too many."""
     n_samples, sides = len(component["samples"]["inputs"]), (proof for _, both in proofs for proof in both.values())
     n_values = sum(len(witness["weights"]) ** 2 for proof in sides for witness in proof["witnesses"])
     return n_samples <= MOST_IN_MATRIX and n_samples**2 < n_values
 
 
 def consistency_work(component: dict[str, Any], n_dims: int) -> int:
-    """Of a function through all samples that bounds rest on."""
+    """Work for a function through all samples that bounds rest on."""
     support, n_samples = len(component["consistency"]["weights"]), len(component["samples"]["inputs"])
     return kernel_work(component["kernel"], n_dims, (n_samples, support), (support, support))
 
 
 def recorded_work(content: dict[str, Any], n_recorded: dict[int, int]) -> int:
-    """What recordings, of which so many reach a step, take in addition."""
+    """Additional work for recordings, given how many reach each step."""
     units = 0
     for n, row in enumerate(content["steps"], start=1):
         n_dims = history_size(content) + n * len(content["question"]["input_names"])
@@ -676,7 +677,7 @@ def recorded_work(content: dict[str, Any], n_recorded: dict[int, int]) -> int:
 
 
 def proof_work(component: dict[str, Any], proof: dict[str, Any], n_dims: int, *, is_known: bool = False) -> int:
-    """Of one bound; less where the kernel matrix of the samples is known."""
+    """Work for one bound; less where the kernel matrix of the samples is known."""
     sizes = [len(witness["weights"]) + 1 for witness in proof["witnesses"]]
     shapes = [(1, size) if is_known else (size, size) for size in sizes]
     units = kernel_work(component["kernel"], n_dims, *shapes, (2, 1)) + slopes_work(component, proof, n_dims)
@@ -685,7 +686,7 @@ def proof_work(component: dict[str, Any], proof: dict[str, Any], n_dims: int, *,
 
 
 def slopes_work(component: dict[str, Any], proof: dict[str, Any], n_dims: int) -> int:
-    """What bounds of slopes, and how much functions bend, take in addition."""
+    """Additional work for bounds on slopes, and on how much functions bend."""
     if proof["method"] not in ("corners", "slopes"):
         return 0
     sizes = [len(witness["weights"]) for witness in proof["witnesses"]]
@@ -695,25 +696,25 @@ def slopes_work(component: dict[str, Any], proof: dict[str, Any], n_dims: int) -
 
 
 def slope_work(kernel: dict[str, Any], n_dims: int, size: int) -> int:
-    """Of `weighted_bound` for a slope by so many weights, where the kernel matrix is known."""
+    """Work of `weighted_bound` for a slope with this many weights, where the kernel matrix is known."""
     return 3 * size**2 + _n_evaluated(kernel) * (150 + size * (60 + 10 * n_dims))
 
 
 def _n_evaluated(kernel: dict[str, Any]) -> int:
-    """How many radial kernels are evaluated for a slope; those in products for the other factor's slope, too."""
+    """Number of radial kernels evaluated for a slope; those in products also for the other factor's slope."""
     n_parts = sum(_n_evaluated(kernel[key]) for key in ("kernel", "a", "b") if key in kernel)
     return (n_parts or 1) + (_size(kernel)[1] if kernel["kind"] == "Product" else 0)
 
 
 def kernel_work(kernel: dict[str, Any], n_dims: int, *shapes: tuple[int, int]) -> int:
-    """Of `kernel_rows` for so many points by so many, at the lower precision."""
+    """Work of `kernel_rows` for these numbers of points, at the lower precision."""
     per_pair, n_radial = _size(kernel)
     per_pair += n_radial * n_dims // 2
     return sum(n * m * per_pair + n_radial * (5 * (n + m) * n_dims + 300) for n, m in shapes)
 
 
 def _size(kernel: dict[str, Any]) -> tuple[int, int]:
-    """What one value takes but for the distance, and how many radial kernels there are."""
+    """Work for one value apart from the distance, and the number of radial kernels."""
     sizes = [_size(kernel[key]) for key in ("kernel", "a", "b") if key in kernel]
     if sizes:
         return 2 + sum(units for units, _ in sizes), sum(n for _, n in sizes)
@@ -737,7 +738,7 @@ Points = Sequence[Sequence[float]]
 
 
 def profile(kernel: dict[str, Any], s: arb) -> arb:
-    """`k(x, y)` of a radial kernel, by the squared distance in lengthscales."""
+    """`k(x, y)` of a radial kernel, as a function of the squared distance in lengthscales."""
     kind = kernel["kind"]
     if kind == "SquaredExponential":
         return (-s / 2).exp()
@@ -754,7 +755,7 @@ def profile(kernel: dict[str, Any], s: arb) -> arb:
 
 
 def kernel_rows(kernel: dict[str, Any], X: Points, Y: Points) -> list[list[arb]]:
-    """`k(x, y)` as balls: one row for every `x`, one entry for every `y`."""
+    """`k(x, y)` as balls: one row per `x`, one entry per `y`."""
     kind = kernel["kind"]
     if kind == "Scale":
         factor = arb(kernel["factor"])
@@ -766,10 +767,10 @@ def kernel_rows(kernel: dict[str, Any], X: Points, Y: Points) -> list[list[arb]]
 
 
 def squared_distances(lengthscale: float | list[float], X: Points, Y: Points) -> list[list[arb]]:
-    """`sum_j (x_j - y_j)^2 / lengthscale_j^2` as balls, by `|x|^2 + |y|^2 - 2 x . y`; of equal points exactly zero."""
+    """`sum_j (x_j - y_j)^2 / lengthscale_j^2` as balls, by `|x|^2 + |y|^2 - 2 x . y`; exactly zero for equal points."""
     if not X or not Y:
         return [[] for _ in X]
-    origin = [arb(v) for v in Y[0]]  # distances are the same from anywhere, and from here they cancel less
+    origin = [arb(v) for v in Y[0]]  # distances do not depend on the origin, and from here they cancel less
     scales = [arb(v) for v in (lengthscale if isinstance(lengthscale, list) else [lengthscale] * len(origin))]
 
     def scaled(points: Points) -> list[list[arb]]:
@@ -789,7 +790,7 @@ def squared_distances(lengthscale: float | list[float], X: Points, Y: Points) ->
 
 
 def function_values(kernel: dict[str, Any], inputs: Points, weights: list[arb], X: Points) -> list[arb]:
-    """`sum_j weights_j k(x, inputs_j)` at every `x`; some at a time, which saves memory."""
+    """`sum_j weights_j k(x, inputs_j)` at every `x`; in batches, to save memory."""
     blocks = (kernel_rows(kernel, X[first : first + 256], inputs) for first in range(0, len(X), 256))
     return [sum(map(mul, row, weights), arb(0)) for block in blocks for row in block]
 
@@ -807,7 +808,7 @@ def displacement(kernel: dict[str, Any], norm_bound: float, noise: list[float], 
 
 
 def profile_slope(kernel: dict[str, Any], s: arb) -> arb:
-    """The derivative of `profile`, of kernels whose functions have one."""
+    """The derivative of `profile`, for kernels whose functions have one."""
     kind = kernel["kind"]
     if kind == "SquaredExponential":
         return -(-s / 2).exp() / 2
@@ -892,13 +893,13 @@ def bend(kernel: dict[str, Any], j: int) -> arb:
 
 
 def remainder(component: dict[str, Any], reach: dict[int, arb]) -> arb:
-    """What functions can bend away over a box that reaches so far from its centre."""
+    """How far functions can bend away over a box that extends this far from its centre."""
     bent = sum((bend(component["kernel"], j) * h * h for j, h in reach.items()), arb(0))
     return arb(component["norm_bound"]["value"]) * bent / 2
 
 
 def prior_value(component: dict[str, Any], x: Sequence[float]) -> arb:
-    """Of the prior at `x`; zero where there is none."""
+    """The prior's value at `x`; zero where there is none."""
     prior = component["prior"]
     if prior is None:
         return arb(0)
@@ -910,24 +911,26 @@ def prior_value(component: dict[str, Any], x: Sequence[float]) -> arb:
 
 
 def prior_change(component: dict[str, Any], noise: list[float], *, is_blur: bool = False) -> arb:
-    """How much the prior can change where histories are off by up to `noise`; a blur is what no slopes tell of it."""
+    """How much the prior can change where histories are off by up to `noise`; `blur` is what slopes do not explain."""
     prior = component["prior"]
     if prior is None or not any(noise) or (is_blur and prior["kind"] == "affine"):
         return arb(0)
     if prior["kind"] == "model" and prior["steepness"] is None:
-        raise RejectedError(f"nobody says how steep the prior {quoted(prior['name'])} is where histories are uncertain")
+        raise RejectedError(
+            f"histories are uncertain, but the steepness of the prior {quoted(prior['name'])} is not stated"
+        )
     steep = prior["slopes"] if prior["kind"] == "affine" else prior["steepness"]
     return sum((abs(arb(a)) * arb(e) for a, e in zip(steep, noise, strict=False)), arb(0))
 
 
 def uncertainty(component: dict[str, Any], noise: list[float], n_dims: int) -> arb:
-    """How far the plant's value can be from that at an argument that is off by up to `noise` in its first entries."""
+    """How far the plant's value can be from that at an argument whose first entries are off by up to `noise`."""
     change = displacement(component["kernel"], component["norm_bound"]["value"], noise, n_dims)
     return change + prior_change(component, noise)
 
 
 def set_precision(precision: int, work: Work, units: int) -> None:
-    """For work of so many units at the first precision, where it was counted before; at the second it takes longer."""
+    """Set the precision for already counted work of this many units; at the second precision it takes longer."""
     if precision > PRECISIONS[0]:
         work.take(units * precision // 128)
     ctx.prec = precision
@@ -947,9 +950,9 @@ def witness_value(
     j: int | None = None,
     matrix: Matrix | None = None,
 ) -> arb:
-    """The upper bound of `g(x)` that a witness proves, or of `dg/dx_j`; mirrored, of minus that.
+    """The upper bound on `g(x)` that a witness proves, or on `dg/dx_j`; mirrored, on minus that.
 
-    `matrix` holds the kernel values of all samples, if these were computed already.
+    `matrix` holds the kernel values of all samples, if these have been computed.
     """
     rows = witness["rows"]
     inputs, intervals = ([component["samples"][key][row] for row in rows] for key in ("inputs", "intervals"))
@@ -958,7 +961,7 @@ def witness_value(
 
 
 def half_of(matrix: Matrix, rows: list[int]) -> Matrix:
-    """What a symmetric matrix has at these rows and columns, up to the diagonal."""
+    """The entries of a symmetric matrix at these rows and columns, up to the diagonal."""
     return [[matrix[a][b] for b in rows[: k + 1]] for k, a in enumerate(rows)]
 
 
@@ -974,7 +977,7 @@ def weighted_bound(
 ) -> arb:
     """`norm_bound || L - sum_i w_i k_{x_i} || + sum_i max(w_i u_i, w_i l_i)` for the value at `x`, or its slope.
 
-    `known` is the kernel matrix of the inputs, up to its diagonal, if that was computed already.
+    `known` is the kernel matrix of the inputs, up to its diagonal, if it has been computed.
     """
     kernel, w = component["kernel"], [arb(v) for v in weights]
     rows = kernel_rows(kernel, inputs, inputs) if known is None else known
@@ -993,7 +996,7 @@ def weighted_bound(
 def proved_end(
     component: dict[str, Any], side: str, x: Sequence[float], noise: list[float], matrix: Matrix | None = None
 ) -> arb:
-    """The upper bound of the plant over all arguments within `noise` of `x`, or for the lower side of minus it."""
+    """The upper bound on the plant over all arguments within `noise` of `x` or, for the lower side, on minus it."""
     proof, is_lower = component[side], side == "lower"
 
     is_model = component["prior"] is not None and component["prior"]["kind"] == "model"
@@ -1031,14 +1034,14 @@ def proved_end(
 
 
 def steepest(component: dict[str, Any], j: int, rising: arb, falling: arb) -> arb:
-    """`|d(m + g)/dx_j|` at most, from upper bounds of `dg/dx_j` and of `-dg/dx_j`."""
+    """A bound on `|d(m + g)/dx_j|`, from upper bounds on `dg/dx_j` and on `-dg/dx_j`."""
     prior = component["prior"]
     own = arb(prior["slopes"][j]) if prior is not None and prior["kind"] == "affine" else arb(0)
     return (rising + own).max(falling - own)
 
 
 def _around(x: float, h: float) -> tuple[float, float]:
-    """Doubles next to `x - h` and `x + h`, and not between them."""
+    """Doubles next to `x - h` and `x + h`, but not between them."""
     low, high = math.nextafter(x - h, -math.inf), math.nextafter(x + h, math.inf)
     is_finite = math.isfinite(low) and math.isfinite(high)
     if not (is_finite and Fraction(low) <= Fraction(x) - Fraction(h) and Fraction(high) >= Fraction(x) + Fraction(h)):
@@ -1062,7 +1065,7 @@ def check_bounds(content: dict[str, Any], slacks: list[dict[str, Any]], work: Wo
 
 
 def _told(bound: float, side: str, slack: float) -> dict[str, Any]:
-    """What there is to tell of a bound that is proved."""
+    """What to report about a proved bound."""
     return {"side": side, "bound": bound, "slack": slack, "share": slack / abs(bound) if bound else slack}
 
 
@@ -1075,7 +1078,7 @@ def _slack(
     work: Work,
     matrix: Matrix | None = None,
 ) -> float:
-    """By how much more than claimed is proved; `matrix` holds kernel values of the first precision."""
+    """How much more than claimed is proved; `matrix` holds kernel values of the first precision."""
     claimed = component[side]["bound"] * (1 if side == "upper" else -1)
     units = proof_work(component, component[side], len(x))
     for precision in PRECISIONS:
@@ -1090,24 +1093,24 @@ def _slack(
     )
 
 
-# ---- regions: cells whose plans keep the limits, and end in cells again
+# ---- regions: cells whose plans keep the limits and end in cells again
 
 
 Limits = tuple[list[float], list[float]]
-"""Of the states: lower ones, and upper ones."""
+"""Limits of the states: lower ones, and upper ones."""
 
 
 class Geometry(NamedTuple):
     """Cells, cut along all their faces into pieces: a piece lies in one cell, or in none."""
 
     faces: list[list[float]]
-    """Of all cells, in every dimension, from the lowest to the highest."""
+    """Faces of all cells, per dimension, in ascending order."""
     owned: dict[tuple[int, ...], int]
-    """The cell that a piece lies in; pieces are numbered by the face below them."""
+    """The cell that contains a piece; pieces are numbered by the face below them."""
 
     @classmethod
     def of(cls, cells: list[dict[str, Any]], work: Work) -> Geometry:
-        """Refused where two cells overlap."""
+        """Cells that overlap are refused."""
         n_dims = len(cells[0]["lower"])
         faces = [sorted({float(cell[end][j]) for cell in cells for end in ("lower", "upper")}) for j in range(n_dims)]
         places = [{face: k for k, face in enumerate(row)} for row in faces]
@@ -1122,7 +1125,7 @@ class Geometry(NamedTuple):
         return cls(faces, owned)
 
     def covers(self, lower: list[float], upper: list[float], work: Work) -> bool:
-        """Whether every piece that a box reaches into lies in some cell."""
+        """Whether every piece that intersects a box lies in some cell."""
         spans = []
         for row, low, high in zip(self.faces, lower, upper, strict=True):
             if not row[0] <= low <= high <= row[-1]:
@@ -1134,11 +1137,11 @@ class Geometry(NamedTuple):
 
 
 def check_cells(content: dict[str, Any], work: Work) -> None:
-    """Everything about a region but that its bounds are proved, by exact comparisons and in rational arithmetic.
+    """Everything about a region except the proofs of its bounds, by exact comparisons and in rational arithmetic.
 
-    Cells and boxes are within the limits, plans within theirs, and what plans are proved for holds the cells widened by
-    what measurements may be off. The last boxes, widened as much, are covered by the cells. These do not overlap, and
-    have the share that is claimed.
+    Cells and boxes are within the limits, plans within theirs, and the states that plans are proved for contain the
+    cells widened by the measurement error. The last boxes, widened as much, are covered by the cells. These do not
+    overlap, and have the claimed share.
     """
     question, cells = content["question"], content["cells"]
     limits, noise = limit_box(question), question["initial_state_noise"]
@@ -1161,7 +1164,7 @@ def check_cells(content: dict[str, Any], work: Work) -> None:
 
 
 def limit_box(question: dict[str, Any]) -> Limits:
-    """The lower and upper limits of the states of a region, both of which every state must have."""
+    """The lower and upper limits of the states of a region; every state must have both."""
     limits, names = question["state_limits"], [named(name) for name in question["state_names"]]
     lower, upper = [-math.inf] * len(names), [math.inf] * len(names)
     for normal, offset in zip(limits["normals"], limits["offsets"], strict=True):
@@ -1201,13 +1204,13 @@ def _check_boxes(cell: dict[str, Any], where: str, limits: Limits, names: list[s
 
 
 def _volume(lower: Sequence[float], upper: Sequence[float]) -> int:
-    """Exactly, with sides in units of which every double is a whole number."""
+    """Exactly, with sides in units of which every double is a multiple."""
     ends = ([Fraction(v) * 2**1074 for v in row] for row in (lower, upper))
     return math.prod((high - low).numerator for low, high in zip(*ends, strict=True))
 
 
 def _double_below(value: Fraction) -> float:
-    """The largest double that is not above: with doubles, it compares as the number itself does, from below."""
+    """The largest double that is not above: compared with doubles from below, it acts like the number itself."""
     try:
         nearest = float(value)
     except OverflowError:
@@ -1216,7 +1219,7 @@ def _double_below(value: Fraction) -> float:
 
 
 class Batch(NamedTuple):
-    """Bounds of a region that a process proves at a time: of one step and state, in some of its cells."""
+    """Bounds of a region that a process proves together: one step and state, in some of its cells."""
 
     n: int
     i: int
@@ -1248,7 +1251,7 @@ class Prover:
         return kernel_rows(component["kernel"], component["samples"]["inputs"], component["samples"]["inputs"])
 
     def prove(self, batch: Batch) -> tuple[list[dict[str, Any]], str]:
-        """What there is to tell of every bound, and why one of them is not proved, where that is so."""
+        """What to report about every bound, and why one of them is not proved, if so."""
         slacks: list[dict[str, Any]] = []
         try:
             for c, both in self.proofs[batch.n, batch.i][batch.first : batch.last]:
@@ -1269,7 +1272,7 @@ class Prover:
 
 
 _provers: list[Prover] = []
-"""Of a process that was started to prove batches of a region: one."""
+"""The prover of a process that was started to prove batches of a region."""
 
 
 def _start(content: dict[str, Any], limit: int, done: int) -> None:
@@ -1289,7 +1292,7 @@ def check_region_bounds(
 ) -> None:
     """Every claimed bound of every cell is at least (upper) or at most (lower) what its witnesses prove.
 
-    Each process may do what is left of the work, so that the time that this takes is limited.
+    Each process may use the remaining work limit, so that the total time is bounded.
     """
     prover = Prover(content, work)
     batches = prover.batches()
@@ -1322,17 +1325,17 @@ def _gather(
         raise RejectedError("some bounds were not looked at")
 
 
-# ---- consistency: some function fits the assumptions, so that they do not contradict each other
+# ---- consistency: some function satisfies the assumptions, so they do not contradict each other
 
 
 class Sample(NamedTuple):
-    """`f(x)` lies between `least` and `most`, each further out by the same amount."""
+    """`f(x)` lies between `least` and `most`, each moved outwards by the same amount."""
 
     x: State
     least: float | arb
     most: float | arb
     widening: arb | None = None
-    """That amount, where it is not the one that goes with all samples."""
+    """That amount, where it differs from the common one."""
 
 
 def check_samples(
@@ -1340,7 +1343,7 @@ def check_samples(
 ) -> tuple[str, int | None]:
     """The assumptions are consistent with all samples, and these are in the recordings, if there are any.
 
-    Returns what was done in words, and how many samples were found.
+    Returns a description of what was done, and the number of samples found.
     """
     question, data = content["question"], content["data"]
     n_history = history_size(content)
@@ -1359,7 +1362,7 @@ def check_samples(
                 return _half(component) + uncertainty(component, data["initial_state_noise"], n_dims)
 
             if not recorded:
-                raise RejectedError(f"{where}: no recording has so many steps")
+                raise RejectedError(f"{where}: no recording has that many steps")
             outputs = {x: [state[i] for state in states] for x, states in recorded.items()}
             samples = _residuals(component, outputs)
             narrowed = {}
@@ -1390,9 +1393,9 @@ def check_samples(
 
 
 def _all_intervals(samples: dict[State, Sample], narrowed: dict[State, Sample]) -> list[Sample]:
-    """Those of all that was recorded, and the narrower ones: each once, if they are of the same outputs.
+    """The intervals of all recordings, and the narrowed ones: each once, if they belong to the same outputs.
 
-    What narrowed some intervals rests on all the others. A function in them all keeps that from being a contradiction.
+    The narrowing of some intervals rests on all the others. A function through all of them rules out a contradiction.
     """
     kept = dict(samples)
     more = []
@@ -1405,12 +1408,12 @@ def _all_intervals(samples: dict[State, Sample], narrowed: dict[State, Sample]) 
 
 
 def _half(component: dict[str, Any]) -> arb:
-    """How far a recorded value may be from that of the plant at the true argument."""
+    """How far a recorded value may be from the plant's value at the true argument."""
     return arb(component["noise_bound"]["value"]) + arb(component["disturbance_bound"]["value"])
 
 
 def _residuals(component: dict[str, Any], outputs: dict[State, list[float]]) -> dict[State, Sample]:
-    """What was recorded, less the prior; with digits enough that this loses nothing."""
+    """Recorded values minus the prior, with enough digits to lose nothing."""
     if component["prior"] is None:
         return {x: Sample(x, max(values), min(values)) for x, values in outputs.items()}
     ctx.prec = PRECISIONS[-1]
@@ -1439,8 +1442,8 @@ def _look_up(
 ) -> int:
     """Every sample that bounds rest on was recorded, and its interval follows; returns how many there are.
 
-    `narrowed` tells of some that they are widened by less. What is taken as given is how much uncertain histories
-    do, which may be nothing.
+    `narrowed` says which of them are widened by less. The effect of uncertain histories is taken as given, and may be
+    zero.
     """
     ctx.prec = PRECISIONS[0]
     wider, touched = _half(component) if is_given else widening(), _touched(component)
@@ -1460,7 +1463,7 @@ def check_consistency(
 ) -> None:
     """A function of norm at most the norm bound passes through all intervals, `widening` further out than they say.
 
-    It is the one in the certificate or, where that misses a few of them by rounding, one next to it.
+    It is the one in the certificate or, where that misses a few of them by rounding, one close to it.
     """
     kernel, inputs = component["kernel"], component["consistency"]["inputs"]
     norm_bound, n_dims = component["norm_bound"]["value"], max((len(x) for x in inputs), default=0)
@@ -1492,7 +1495,7 @@ def check_consistency(
 
 
 class Fit(NamedTuple):
-    """A function that is given by its values at the samples and its squared norm."""
+    """A function given by its values at the samples and its squared norm."""
 
     component: dict[str, Any]
     samples: list[Sample]
@@ -1517,7 +1520,8 @@ class Fit(NamedTuple):
         Let `K c = r`, with `K` the kernel matrix of these samples and `r` what `g` lacks there to a target inside the
         interval. Then `g + sum_v c_v k_v` meets the targets, and its squared norm is `||g||^2 + 2 g . c + r . c`.
         Elsewhere it differs from `g` by at most `|| sum_v c_v k_v || sqrt(k(x, x))`, and where that is too much, it is
-        evaluated. First come samples at an end of whose interval `g` was meant to be; then, one by one, what is missed.
+        evaluated. First come the samples where `g` was meant to be at an end of the interval; then, one by one, those
+        that are missed.
         """
         kernel, bound = self.component["kernel"], arb(self.component["norm_bound"]["value"])
         size = partial(kernel_work, kernel, len(self.samples[0].x))
@@ -1530,7 +1534,7 @@ class Fit(NamedTuple):
             K, r = kernel_rows(kernel, X, X), [target - self.values[v] for v, target in targets.items()]
             try:
                 c = [entry for (entry,) in arb_mat(K).solve(arb_mat([[entry] for entry in r])).tolist()]
-            except ZeroDivisionError:  # singular, or not told from that at this precision
+            except ZeroDivisionError:  # singular, or indistinguishable from it at this precision
                 return False
             grown = sum((w * (2 * self.values[v] + e) for v, w, e in zip(targets, c, r, strict=True)), arb(0))
             if not self.square + grown <= bound**2:
@@ -1550,7 +1554,7 @@ class Fit(NamedTuple):
     def _touching(self) -> list[int]:
         """The samples whose kernels make up the function and that it passes about as closely as it misses the worst.
 
-        There are none where it misses one by more than rounding can do: that is not mended.
+        There are none where it misses one by more than rounding: that is not repaired.
         """
         misses = [-float(self.slack(i, value).mid()) for i, value in enumerate(self.values)]
         worst, function = max(misses), self.component["consistency"]
@@ -1562,20 +1566,20 @@ class Fit(NamedTuple):
         return near or [misses.index(worst)]
 
     def _target(self, i: int, value: arb) -> arb:
-        """The number inside the interval that is next to a value, and off the end by a little of what that misses."""
+        """The closest number inside the interval to a value, off the end by a small share of the miss."""
         low, high = (end.mid() for end in self.ends(i))
         inset = (-self.slack(i, value).mid() / 1024).nonnegative_part().min((high - low) / 2)
         return value.mid().max(low + inset).min(high - inset).mid()
 
 
-# ---- narrowing: how little uncertain histories can do to recorded samples, in rounds
+# ---- narrowing: how small the effect of uncertain histories on recorded samples is, in rounds
 
 
 @dataclass(frozen=True)
 class Narrowing:
     """By step and state: samples, and for every round the weights that bound the slopes at each of them.
 
-    A round has bounds for every uncertain entry of the history, every distinct sample, of the slope and of minus it.
+    A round has bounds for every uncertain entry of the history and every distinct sample, on the slope and on minus it.
     """
 
     arrays: dict[str, Array]
@@ -1646,7 +1650,7 @@ class Narrowing:
         noise: list[float],
         work: Work,
     ) -> list[arb]:
-        """What one round proves, from the intervals of the one before it."""
+        """What one round proves, from the intervals of the previous one."""
         uncertain = [j for j, h in enumerate(noise) if h]
         starts, rows = (self.arrays[f"{key}_{name}"].whole_numbers() for key in ("starts", "rows"))
         weights = self.arrays[f"weights_{name}"].numbers()
@@ -1675,7 +1679,7 @@ class Narrowing:
 
 
 def read_narrowing(folder: Path, content: dict[str, Any], work: Work) -> Narrowing | None:
-    """The file beside the certificate that it refers to; none where there is none, or it does not refer to any."""
+    """The file beside the certificate that it refers to; none if it is missing, or no file is referred to."""
     part = content["data"]["narrowing"]
     if part is None:
         return None
@@ -1750,7 +1754,7 @@ def _breaks_input_limits(question: dict[str, Any]) -> bool:
 
 Runs = list[tuple[list[State], list[State]]]
 _BROKEN = (ValueError, EOFError, OverflowError, RuntimeError, struct.error, csv.Error, zlib.error, zipfile.BadZipFile)
-"""What reading a file that somebody made up can end in."""
+"""Errors that reading a forged file can raise."""
 
 
 @dataclass(frozen=True)
@@ -1761,9 +1765,9 @@ class Recordings:
     is_windowed: bool
     """Whether samples begin at any instant of a run, not only at its first."""
     shape: tuple[int, int] = (1, 0)
-    """How many outputs and how many inputs a history holds."""
+    """Numbers of outputs and inputs in a history."""
     histories: list[State] | None = None
-    """Of the runs, where these are windows that do not hold them themselves."""
+    """Histories of the runs, where these are windows that do not contain them."""
 
     @property
     def lead(self) -> int:
@@ -1771,7 +1775,7 @@ class Recordings:
         return max(self.shape[0] - 1, self.shape[1])
 
     def n_samples(self, n_steps: int) -> dict[int, int]:
-        """How many samples there are of the state after 1, 2, ... steps, at most."""
+        """Maximum number of samples of the state after 1, 2, ... steps."""
         lengths = Counter(len(states) - 1 for states, _ in self.runs)
         return {
             n: sum(count * (size - n + 1 if self.is_windowed else 1) for size, count in lengths.items() if size >= n)
@@ -1779,7 +1783,7 @@ class Recordings:
         }
 
     def samples(self, n: int) -> dict[State, list[State]]:
-        """The states after `n` steps, by the argument: the history before these, then the inputs."""
+        """The states after `n` steps, by argument: the history before them, then the inputs."""
         found: dict[State, list[State]] = {}
         for number, (states, inputs) in enumerate(self.runs):
             end = len(states) - n
@@ -1797,7 +1801,7 @@ class Recordings:
 
 
 def in_steps(runs: Runs, every: int) -> Runs:
-    """Runs in steps of so many samples: states at their ends, inputs averaged over them."""
+    """Runs in steps of several samples: states at their ends, inputs averaged over them."""
     if every == 1:
         return runs
     found = []
@@ -1810,9 +1814,9 @@ def in_steps(runs: Runs, every: int) -> Runs:
 
 
 def read_recordings(path: Path, content: dict[str, Any], work: Work) -> Recordings:
-    """The recordings that the certificate was made from: known by the hash of the file, or of the arrays in it.
+    """The recordings that the certificate was made from, identified by the hash of the file, or of the arrays in it.
 
-    Nothing in a file is read before a hash was found right, but what tells where in it the arrays are.
+    Nothing in a file is read before a hash was found right, except the location of its arrays.
     """
     name, data, question = plain(path, 200), content["data"], content["question"]
     file = data["file"] or {"sha256": None, "is_windowed": False}
@@ -1845,7 +1849,7 @@ def read_recordings(path: Path, content: dict[str, Any], work: Work) -> Recordin
 
 
 def _cut(runs: Runs, is_windowed: bool, shape: list[int]) -> Recordings:
-    """The samples of whole recordings, of which only windows have a past."""
+    """The samples of whole recordings; only windows have a past."""
     if not is_windowed and shape != [1, 0, 1]:
         raise RejectedError("only windows of recordings have histories, or steps of several samples")
     return Recordings(in_steps(runs, shape[2]), is_windowed, (shape[0], shape[1]))
@@ -1916,7 +1920,7 @@ def _csv_runs(text: str, state_names: list[str], input_names: list[str]) -> Runs
 
 
 def _write_points(rows: list[list[str]], places: set[int]) -> None:
-    """Where decimals have commas, give them points; refused unless it is plain that the commas are decimal ones."""
+    """Replace decimal commas by points; refused unless the commas are clearly decimal."""
     commas, is_plain, has_points = [], False, False
     for cells in rows:
         for place in places:
@@ -1944,7 +1948,7 @@ def _seconds(text: str) -> Fraction | None:
 
 
 def _npz_recordings(name: str, raw: bytes, is_file: bool, content: dict[str, Any], work: Work) -> Recordings:
-    """From arrays; names and bounds that the file holds as well must be no others than those of the certificate."""
+    """From arrays; names and bounds in the file must match those of the certificate."""
     data, question = content["data"], content["question"]
     if raw.count(b"PK\x01\x02") > 1000:
         raise ValueError("too many members")
@@ -1969,7 +1973,7 @@ def _npz_recordings(name: str, raw: bytes, is_file: bool, content: dict[str, Any
         names = further[key].texts() if key in further else question[key]
         if len(question[key]) != size or names != question[key]:
             raise RejectedError(f"{name}: the {key} are not those of the certificate")
-    # Arrays that are the very runs of the certificate hold one sample each; a file may hold what they were cut from.
+    # Arrays that are exactly the certificate's runs have one sample each; a file may contain what they were cut from.
     is_windowed = not is_same and data["file"]["is_windowed"]
     n_entries = history_size(content) if is_same else n_states
     bounds = {
@@ -1995,7 +1999,7 @@ def _npz_recordings(name: str, raw: bytes, is_file: bool, content: dict[str, Any
 
 
 def _check_noise(content: dict[str, Any], bounds: dict[str, list[State]], start: list[State]) -> None:
-    """The certificate assumes no less than the recordings say: of noise and disturbances, and of initial states."""
+    """The certificate's bounds on noise, disturbances and initial states are no smaller than in the recordings."""
     names, assumed = content["question"]["state_names"], content["data"]["initial_state_noise"]
     n_outputs = content["data"]["shape"][0] * len(names)
     for said in start:
@@ -2024,14 +2028,14 @@ class Array(NamedTuple):
 
     @classmethod
     def read(cls, archive: zipfile.ZipFile, name: str) -> Array:
-        """Of what is in it, only the header is understood here."""
+        """Only the header is interpreted here."""
         try:
             info = archive.getinfo(f"{name}.npy")
         except KeyError:
             raise ValueError(f"there are no {name} in it") from None
         if info.file_size > MAX_DATA_BYTES or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{name} is too large, or packed in an unusual way")
-        with archive.open(info) as stream:  # by and by: a small file can unpack to a large one
+        with archive.open(info) as stream:  # in chunks: a small file can unpack to a large one
             content = b"".join(iter(lambda: stream.read(2**20), b""))
         if content[:6] != b"\x93NUMPY" or content[6:7] not in (b"\x01", b"\x02", b"\x03"):
             raise ValueError(f"{name} is not an array")
@@ -2043,7 +2047,7 @@ class Array(NamedTuple):
             content[start : start + min(size, 4096)],
         )
         if header is None or start + size > len(content):
-            raise ValueError(f"{name} has a header that is not understood here, or is no array of doubles or texts")
+            raise ValueError(f"{name} has a header that is not understood here, or is not an array of doubles or texts")
         kind, shape = header[1].decode(), tuple(int(part) for part in header[2].split(b",") if part.strip())
         width = 8 if kind == "<f8" else 4 * int(kind[2:])
         if width * math.prod(shape) != len(content) - start - size:
@@ -2051,7 +2055,7 @@ class Array(NamedTuple):
         return cls(kind, shape, content[start + size :])
 
     def shape_of(self, n_axes: int) -> tuple[int, ...]:
-        """The shape of an array of doubles that must have so many axes."""
+        """The shape of an array of doubles, which must have this many axes."""
         if self.kind != "<f8" or len(self.shape) != n_axes:
             raise ValueError(f"an array of doubles with {n_axes} axes is needed; there is {self.kind} {self.shape}")
         return self.shape
@@ -2065,14 +2069,14 @@ class Array(NamedTuple):
         return values
 
     def whole_numbers(self) -> list[int]:
-        """All entries, each of which must be one."""
+        """All entries, which must be whole numbers."""
         values = self.numbers()
         if not all(map(float.is_integer, values)):
             raise ValueError("a number is not whole")
         return list(map(int, values))
 
     def rows(self, n_columns: int) -> list[State]:
-        """The rows of a table with so many columns."""
+        """The rows of a table with this many columns."""
         if self.shape_of(2)[1] != n_columns:
             raise ValueError(f"a table of {n_columns} columns is needed; there is {self.shape}")
         values = self.numbers()
@@ -2107,7 +2111,7 @@ class Array(NamedTuple):
 
 
 def inequality(names: list[str], normal: list[float], offset: float) -> str:
-    """`normal . x <= offset`; a plain limit of one state has that on the left."""
+    """`normal . x <= offset`; a plain limit on one state has that state on the left."""
     terms = [(a, name) for a, name in zip(normal, names, strict=True) if a]
     if len(terms) == 1 and abs(terms[0][0]) == 1:
         ((a, name),) = terms
@@ -2117,7 +2121,7 @@ def inequality(names: list[str], normal: list[float], offset: float) -> str:
 
 
 def limits_in_words(question: dict[str, Any]) -> list[str]:
-    """One line per limit of a state, an input or the change of an input."""
+    """One line per limit on a state, an input or an input change."""
     limits, names = question["state_limits"], [named(name) for name in question["state_names"]]
     lines = [inequality(names, *row) for row in zip(limits["normals"], limits["offsets"], strict=True)]
     for key, what in (("input_limits", ""), ("input_rate_limits", "change of ")):
@@ -2143,7 +2147,7 @@ def plan_in_words(content: dict[str, Any]) -> list[str]:
 
 
 def plans_in_words(content: dict[str, Any]) -> list[str]:
-    """How many cells there are, how long their plans are, and what they amount to."""
+    """The number of cells, the lengths of their plans, and the share they cover."""
     cells, sizes = content["cells"], Counter(len(cell["inputs"]) for cell in content["cells"])
     lengths = ", ".join(f"{count:,} of {_steps(n)}" for n, count in sorted(sizes.items()))
     share = f"{percent(content['claim']['share'])} of the volume of the limits"
@@ -2163,7 +2167,7 @@ def percent(share: float) -> str:
 
 
 def history_names(content: dict[str, Any]) -> list[str]:
-    """`T, T[-1], Q[-1]`: the present states, those before, and inputs before."""
+    """`T, T[-1], Q[-1]`: the present states, past ones, and past inputs."""
     question, (outputs, inputs, _) = content["question"], content["data"]["shape"]
     names = [
         name if k == 0 else f"{name}[-{k}]" for k in range(outputs) for name in map(named, question["state_names"])
@@ -2241,11 +2245,11 @@ def _kernel_in_words(kernel: dict[str, Any]) -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(4, f"{self.prog}: {plain(message)} (--help tells more)\n")
+        self.exit(4, f"{self.prog}: {plain(message)} (see --help)\n")
 
 
 def say(text: str) -> None:
-    """Print what any terminal can show."""
+    """Print text that any terminal can show."""
     encoding = sys.stdout.encoding or "ascii"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
@@ -2255,11 +2259,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _Parser(description=f"Check a certificate of a plan or of a region. {EXIT_CODES}")
     parser.add_argument("certificate", help="a JSON file")
     parser.add_argument("--data", help="the recordings, CSV or NPZ, to look the samples up in")
-    parser.add_argument("--quiet", action="store_true", help="the last line only")
+    parser.add_argument("--quiet", action="store_true", help="print only the last line")
     parser.add_argument(
         "--work",
         type=int,
-        help=f"how much may be done, ten million being about a second; {WORK} for a plan, {REGION_WORK} for a region",
+        help=f"limit on the work, ten million units being about a second; {WORK} for a plan, {REGION_WORK} for a "
+        "region",
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes for the cells of a region; %(default)s")
     given = parser.parse_args(arguments)
@@ -2283,13 +2288,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _show_progress(done: int, total: int) -> None:
-    """One line on a terminal, which goes away in the end."""
+    """One line on a terminal, which disappears at the end."""
     text = f"{done:,} of {total:,} bounds proved" if done < total else ""
     print(f"\r{text:60}\r", end="", file=sys.stderr, flush=True)
 
 
 def _report(result: Verification) -> Iterator[str]:
-    """What was proved, bound by bound or, of a region, step by step, and what that promises."""
+    """What was proved, bound by bound or, for a region, step by step, and what it promises."""
     is_region = any("cell" in row for row in result.slacks[:1])
     yield from (_by_step if is_region else _by_bound)(result.slacks)
     if result.accepted:

@@ -23,25 +23,25 @@ from .errors import InputError, RkhsControlError
 
 Result = TypeVar("Result")
 
-_LARGE = 1 << 14  # bytes: what is larger travels once, not with every task
+_LARGE = 1 << 14  # bytes: larger objects are sent once, not with every task
 _KEPT = 1 << 29  # bytes that a cluster keeps for later tasks
-_AHEAD = 64  # tasks that are sent before the results of earlier ones are taken, at least
+_AHEAD = 64  # minimum number of tasks sent before earlier results are collected
 _CONNECT_SECONDS = 10
 _FIRST_WORKER_SECONDS = 60
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
-_ONE_AT_A_TIME = Lock()  # in a worker: neither solvers nor compiled code are made for threads
+_ONE_AT_A_TIME = Lock()  # in a worker: neither solvers nor compiled code are thread-safe
 
 
 @contextmanager
 def on_cluster(where: str) -> Iterator[None]:
-    """Run all that is parallel in the block on a Dask cluster, instead of in processes of this machine.
+    """Run all parallel work in the block on a Dask cluster, instead of in processes on this machine.
 
     Parameters
     ----------
-    where : `local:4` for four processes of this machine, which end with the block, or the address of a scheduler,
+    where : `local:4` for four processes on this machine, which end with the block, or the address of a scheduler,
         `tcp://host:8786`
 
-    `joblib.parallel_config(backend="dask")` does the same with a client of one's own.
+    `joblib.parallel_config(backend="dask")` does the same with your own client.
     """
     _require_dask()
     with _silenced_logs(), ExitStack() as opened:
@@ -52,10 +52,10 @@ def on_cluster(where: str) -> Iterator[None]:
 
 
 def spread(client: Any, function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
-    """`function(*task)` for every task on the workers of a Dask client, in their order, as they get done.
+    """`function(*task)` for every task on the workers of a Dask client, in order, as they finish.
 
-    Objects that several tasks share are packed once, and whatever is large is sent once. All of it is known to the
-    scheduler, so it sends what was lost with a worker to another one.
+    Objects shared by several tasks are packed once, and large ones are sent once. The scheduler knows all of them, so
+    it sends whatever was lost with a worker to another one.
     """
     calls = [(function, *task) for task in tasks]
     mail = _Mail.of(client)
@@ -74,7 +74,7 @@ def spread(client: Any, function: Callable[..., Result], tasks: Iterable[tuple[A
 
 
 def add_search_path(client: Any, folders: list[str]) -> None:
-    """Let all workers, those that start later as well, look for modules in these folders after all others."""
+    """Let all workers, including those that start later, search these folders for modules, after all others."""
     from distributed import WorkerPlugin
 
     class SearchPath(WorkerPlugin):
@@ -127,12 +127,12 @@ def _distant_client(where: str, opened: ExitStack) -> Any:
 
 
 def _require_workers(client: Any, where: str) -> None:
-    """Some worker, with this version of the package: before any work, and in one line."""
+    """Require a worker with this version of the package before any work, or fail with a one-line error."""
     try:
         found = client.submit(_version, pure=False).result(timeout=_FIRST_WORKER_SECONDS)
     except TimeoutError:
         raise InputError(f"cluster {where!r}: no worker answered within {_FIRST_WORKER_SECONDS} seconds") from None
-    except Exception as error:  # whatever keeps the package from being imported there
+    except Exception as error:  # whatever prevents the package from being imported there
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(f"cluster {where!r}: rkhs_control cannot be used on its workers ({reason})") from None
     _require_version(found, __version__)
@@ -140,7 +140,7 @@ def _require_workers(client: Any, where: str) -> None:
 
 @contextmanager
 def _silenced_logs() -> Iterator[None]:
-    """Dask tells of workers that come and go, also when all do at the end: here they cost time alone."""
+    """Dask logs workers that come and go, even when all leave at the end; here that only costs time."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]  # each has its own level
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -156,7 +156,7 @@ def _silenced_logs() -> Iterator[None]:
 
 
 class _Mail:
-    """What a client has sent to its cluster: pieces known by their content, the latest of which are kept there."""
+    """What a client has sent to its cluster: pieces identified by their content, the latest of which are kept there."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -164,12 +164,12 @@ class _Mail:
 
     @classmethod
     def of(cls, client: Any) -> _Mail:
-        """That of the client, on which it is kept: it goes with it."""
+        """The client's mail, stored on the client itself, so that it goes away with it."""
         mail: _Mail = vars(client).setdefault("_rkhs_control_mail", cls(client))
         return mail
 
     def packed(self, content: Any, places: dict[int, int]) -> list[Any]:
-        """Pieces of a pickle: its text, then the arrays in it; what has a place in `places` is only referred to."""
+        """Pieces of a pickle: its text, then the arrays in it; objects in `places` are only referenced."""
         file, arrays = io.BytesIO(), []
 
         def is_small(buffer: pickle.PickleBuffer) -> bool:
@@ -183,7 +183,7 @@ class _Mail:
         return [self._piece(file.getvalue()), *arrays]
 
     def _piece(self, content: bytes) -> Any:
-        """As it is or, if it is large, a future: a task of no work that the scheduler can give to any worker again."""
+        """The piece itself or, if it is large, a future: a trivial task that can be given to any worker again."""
         import dask
 
         if len(content) < _LARGE:
@@ -209,7 +209,7 @@ class _Packer(Pickler):  # type: ignore[misc]
 
 
 def _shared_by(calls: list[tuple[Any, ...]]) -> list[Any]:
-    """What stands in more than one call, the same object."""
+    """Objects that appear in more than one call."""
     parts = [part for call in calls for part in {id(part): part for part in call}.values()]
     counts = Counter(map(id, parts))
     return list({id(part): part for part in parts if counts[id(part)] > 1 and not isinstance(part, _ATOMS)}.values())
@@ -222,7 +222,7 @@ def _result(future: Any) -> Any:
         return future.result()
     except KilledWorker as error:
         raise RkhsControlError(
-            "a task was lost with all workers that it was given to, one after the other, the last at "
+            "a task was lost with every worker that it was given to, one after another, the last at "
             f"{error.last_worker.address}: do they have enough memory?"
         ) from None
     except CancelledError:
@@ -233,7 +233,7 @@ def _result(future: Any) -> Any:
 
 
 def _run(version: str, shared: list[bytes], call: list[bytes]) -> Any:
-    """A call on copies of its own, so that none sees what another did; what it would do in parallel is done in turn."""
+    """Run a call on its own copies, isolated from others; parallel work inside it runs serially."""
     _require_version(__version__, version)
     with _ONE_AT_A_TIME, parallel_config(backend="sequential"):
         function, *arguments = _unpacked(call, _unpacked(shared, ()))
@@ -264,4 +264,6 @@ def _version() -> str:
 
 def _require_version(found: str, wanted: str) -> None:
     if found != wanted:
-        raise InputError(f"a worker of the cluster has rkhs_control {found}, this is {wanted}: install the same on all")
+        raise InputError(
+            f"a worker of the cluster has rkhs_control {found}, but this is {wanted}: install the same version on all"
+        )

@@ -1,4 +1,4 @@
-"""The one family of exceptions, and the warnings: each names what is wrong and what would mend it."""
+"""The family of exceptions, and the warnings: each says what is wrong and how to fix it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class InputError(RkhsControlError, ValueError):
 
 
 class ContradictoryDataError(RkhsControlError, ValueError):
-    """Outputs at one input that no single value can explain under the noise bound."""
+    """Outputs at one input that no single value can explain within the noise bound."""
 
 
 class FalsifiedNormBoundError(RkhsControlError, ValueError):
-    """No function of so small a norm passes through the intervals: the data refute the norm bound."""
+    """No function of such a small norm passes through the intervals: the data refute the norm bound."""
 
 
 class SolverError(RkhsControlError, RuntimeError):
@@ -24,8 +24,8 @@ class SolverError(RkhsControlError, RuntimeError):
 
 
 class UnsettledNormWarning(UserWarning):
-    """A norm estimate still grows with the data: the plant has not shown all that it does, or fits no such kernel."""
+    """A norm estimate still grows with the data: the plant has not shown everything yet, or does not fit the kernel."""
 
 
 class RowOrderWarning(UserWarning):
-    """A recording without a clock is read as one run in the order of its rows: nothing tells whether some are lost."""
+    """A recording without a clock is read as one run in row order: missing rows cannot be detected."""

@@ -1,4 +1,4 @@
-"""Work in parallel, with progress: the one place that asks joblib for processes, or a cluster."""
+"""Parallel work with progress: the only place that asks joblib for processes or a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .restart import active_parts, kept_results
 Result = TypeVar("Result")
 
 Progress = Callable[[int, int], None]
-"""`progress(done, total)`, called as the work goes on."""
+"""`progress(done, total)`, called as the work proceeds."""
 
 _A_MOMENT = 2.0  # seconds
 
@@ -22,10 +22,10 @@ _A_MOMENT = 2.0  # seconds
 def in_parallel(
     function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None = None
 ) -> Iterator[Result]:
-    """`function(*task)` for every task, in their order, as they get done; `n_jobs` as joblib has it.
+    """`function(*task)` for every task, in order, as they finish; `n_jobs` as in joblib.
 
-    On a cluster, joblib's Dask backend, all of its workers share them, unless `n_jobs` is 1. In a `restartable` block,
-    those that are finished are kept, and not done again.
+    On a cluster (joblib's Dask backend), all workers share them, unless `n_jobs` is 1. In a `restartable` block,
+    finished tasks are kept and not repeated.
     """
     parts = active_parts()
     if parts is None:
@@ -52,7 +52,7 @@ def _shared_out(
 
 
 def collect(results: Iterable[Result], total: int, progress: Progress | None = None) -> list[Result]:
-    """All results of `in_parallel` in a list, with a word to `progress` after each."""
+    """All results of `in_parallel` in a list, calling `progress` after each."""
     found: list[Result] = []
     for result in results:
         found.append(result)
@@ -63,7 +63,7 @@ def collect(results: Iterable[Result], total: int, progress: Progress | None = N
 
 @contextmanager
 def shown_progress(given: Progress | None, title: str) -> Iterator[Progress | None]:
-    """What is given or, for people at a terminal, a bar that appears once the work takes more than a moment."""
+    """The given callback or, at a terminal, a bar that appears once the work takes more than a moment."""
     if given is not None or not sys.stderr.isatty():
         yield given
         return
@@ -81,9 +81,9 @@ def shown_progress(given: Progress | None, title: str) -> Iterator[Progress | No
 
 
 def share_search_path(folders: list[str], *, are_new: bool) -> None:
-    """Let workers look for modules in these folders, which are at the end of the search path.
+    """Let workers search these folders for modules; the folders are at the end of the search path.
 
-    Processes that wait for work go, so that new ones start with the path as it is now; those of a cluster are told.
+    Idle processes are ended, so that new ones start with the current path; workers of a cluster are told.
     """
     client = _cluster_client()
     if client is not None:
@@ -102,7 +102,7 @@ def end_workers() -> None:
 
 
 def _cluster_client(n_jobs: int | None = None) -> Any | None:
-    """The Dask client that joblib is told to use, if there is one and more than one job may run."""
+    """The Dask client that joblib is set to use, if there is one and more than one job may run."""
     from joblib.parallel import get_active_backend
 
     backend, configured = get_active_backend()

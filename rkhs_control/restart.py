@@ -1,7 +1,7 @@
-"""Long work that goes on where it stopped: finished parts are kept in a folder, and known again by their content.
+"""Long work that resumes where it stopped: finished parts are kept in a folder, identified by their content.
 
-A part is one call of a function. Its name is a digest of the function, of its arguments (data, assumptions, settings,
-random numbers), of the source of this package and of the libraries below it; not of how many workers share the work.
+A part is one call of a function. Its name is a digest of the function, its arguments (data, assumptions, settings,
+random numbers), the source of this package and the libraries below it, but not of how many workers share the work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from . import ROOMS, __version__
 
 Result = TypeVar("Result")
 
-_WORTH_KEEPING = 0.1  # seconds: what took less is sooner done again than looked up
+_WORTH_KEEPING = 0.1  # seconds: anything shorter is faster to repeat than to look up
 _SIZE = 32  # bytes of a digest
 _FOLDER = ".parts"
 _LIBRARIES = ("numpy", "scipy", "numba", "casadi", "clarabel", "python-flint")
@@ -39,17 +39,17 @@ _ATOMS = (type(None), type(Ellipsis), bool, int, float, complex)
 
 @dataclass(eq=False)
 class Parts:
-    """Finished parts of some work, in a folder of their own."""
+    """Finished parts of some work, in their own folder."""
 
     folder: Path
     n_taken: int = 0
-    """Parts that an earlier run had finished, and that were not done again."""
+    """Parts reused from an earlier run."""
     n_kept: int = 0
-    """Parts that were done, and put there."""
+    """Parts that were done and saved."""
     n_damaged: int = 0
-    """Parts that were there and could not be read: they were done again."""
+    """Parts that were found but could not be read, and were done again."""
     trouble: str = ""
-    """Why no more parts could be put there, if so."""
+    """Why no more parts could be saved, if so."""
     names: set[str] = field(default_factory=set)
     """Of the files that are there."""
     earlier: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Parts:
         self.earlier = frozenset(self.names)
 
     def find(self, name: str) -> tuple[bool, Any]:
-        """Whether there is a part of this name, and what it came to; what is damaged goes."""
+        """Whether there is a part of this name, and its result; damaged parts are removed."""
         if name not in self.names:
             return False, None
         file = self.folder / name
@@ -70,7 +70,7 @@ class Parts:
             if content[:_SIZE] != _seal(name, content[_SIZE:]):
                 raise ValueError("not what was written")
             found = pickle.loads(content[_SIZE:])
-        except Exception:  # whatever keeps it from being read
+        except Exception:  # whatever prevents it from being read
             self.n_damaged += 1
             self.names.discard(name)
             with suppress(OSError):
@@ -80,7 +80,7 @@ class Parts:
         return True, found
 
     def keep(self, name: str, result: Any) -> None:
-        """Write a part beside its place and, once it is all on the disk, put it there."""
+        """Write a part to a temporary file and, once it is fully on disk, move it into place."""
         if self.trouble:
             return
         try:
@@ -104,16 +104,16 @@ class Parts:
         self.n_kept += 1
 
     def remarks(self) -> Iterator[str]:
-        """What there is to say of them, one line each."""
+        """Remarks on the parts, one line each."""
         if self.n_taken:
-            yield f"{self.n_taken} parts that an earlier run had finished were taken from it; --fresh begins again"
+            yield f"{self.n_taken} finished parts of an earlier run were reused; --fresh starts over"
         if self.n_damaged:
-            yield f"{self.n_damaged} parts that an earlier run had kept could not be read, and were done again"
+            yield f"{self.n_damaged} parts of an earlier run could not be read, and were done again"
         if self.trouble:
             yield f"finished parts could not be kept: {self.trouble}"
 
     def remove(self) -> None:
-        """All of them, and their folder."""
+        """Remove all parts and their folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.names = set()
 
@@ -123,16 +123,16 @@ _ACTIVE: ContextVar[Parts | None] = ContextVar("rkhs_control_parts", default=Non
 
 @contextmanager
 def restartable(folder: str | os.PathLike[str], *, fresh: bool = False) -> Iterator[Parts]:
-    """Keep finished parts of all that is parallel in the block, and take those that an earlier run has kept.
+    """Keep finished parts of all parallel work in the block, and reuse those kept by an earlier run.
 
     Parameters
     ----------
-    folder : where the results of the work are to go; parts are in a folder `.parts` in it
-    fresh : begin again, without what was kept
+    folder : where the results will go; parts are in a folder `.parts` inside it
+    fresh : start over, without the kept parts
 
-    Once the block ends without an error, all parts are removed: work that is finished and run again is done again. A
-    part that cannot be read, or was not written to its end, is done again as well. Parts are pickles, and to read one
-    can run any code in it: let nobody write to the folder whom you would not let write to your scripts.
+    When the block ends without an error, all parts are removed: running finished work again repeats it. A part that
+    cannot be read, or was not completely written, is done again as well. Parts are pickles, and reading one can run any
+    code in it: let nobody write to the folder whom you would not let edit your scripts.
     """
     if fresh:
         shutil.rmtree(Path(folder) / _FOLDER, ignore_errors=True)
@@ -146,7 +146,7 @@ def restartable(folder: str | os.PathLike[str], *, fresh: bool = False) -> Itera
 
 
 def active_parts() -> Parts | None:
-    """Those of the innermost `restartable` block, if there is one, outside of its tasks."""
+    """The parts of the innermost `restartable` block, if there is one; none inside its tasks."""
     return _ACTIVE.get()
 
 
@@ -156,7 +156,7 @@ def kept_results(
     tasks: list[tuple[Any, ...]],
     do: Callable[[Callable[..., Any], list[tuple[Any, ...]]], Iterator[Any]],
 ) -> Iterator[Result]:
-    """`function(*task)` for every task, in their order; `do(function, tasks)` does those that are not kept."""
+    """`function(*task)` for every task, in order; `do(function, tasks)` computes those that are not kept."""
     names = _names(function, tasks)
     is_waiting = [name not in parts.names for name in names]
     waiting = [task for task, waits in zip(tasks, is_waiting, strict=True) if waits]
@@ -169,11 +169,11 @@ def kept_results(
             if name and seconds >= _WORTH_KEEPING:
                 parts.keep(name, result)
         yield result
-    next(done, None)  # so that it knows that it has ended
+    next(done, None)  # lets it finish
 
 
 def _measured(function: Callable[..., Result], task: tuple[Any, ...]) -> tuple[Result, float]:
-    """A result, and the seconds that it took; there are no parts of parts."""
+    """A result, and the seconds it took; parts have no parts of their own."""
     began, token = perf_counter(), _ACTIVE.set(None)
     try:
         return function(*task), perf_counter() - began
@@ -182,7 +182,7 @@ def _measured(function: Callable[..., Result], task: tuple[Any, ...]) -> tuple[R
 
 
 def _seal(name: str, content: bytes) -> bytes:
-    """What stands before the content: of its name, too, so that no part is taken for another."""
+    """The header before the content, which includes the name, so that no part is mistaken for another."""
     return blake2b(name.encode() + b"\0" + content, digest_size=_SIZE).digest()
 
 
@@ -190,7 +190,7 @@ def _seal(name: str, content: bytes) -> bytes:
 
 
 def _names(function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> list[str]:
-    """One per task; empty where something cannot be told by its content, which is then done and not kept."""
+    """One name per task; empty where something cannot be identified by its content, which is then done but not kept."""
     digests = _Digests()
     names = []
     for task in tasks:
@@ -203,18 +203,18 @@ def _names(function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> list[s
 
 
 class _UnknownError(Exception):
-    """Something that cannot be told by its content."""
+    """Something that cannot be identified by its content."""
 
 
 class _Digests:
-    """Digests by content: the same for equal data in another process, and for copies. Every object is read once."""
+    """Digests by content: the same for equal data in another process, and for copies. Each object is read only once."""
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[Any, bytes | None]] = {}
-        """By identity; the objects are held, so that no other one gets their identity."""
+        """Digests by identity; the objects are held, so that no other object gets their identity."""
 
     def of(self, thing: Any) -> bytes:
-        """The digest of a thing and of all that it consists of."""
+        """The digest of an object and everything in it."""
         _, digest = self.known.get(id(thing), (None, b""))
         if digest is None:
             raise _UnknownError("it is a part of itself")
@@ -227,7 +227,7 @@ class _Digests:
         return digest
 
     def _taken_apart(self, thing: Any) -> tuple[bytes, list[Any]]:
-        """What a thing says itself, with its length, and the things in it, in an order that does not change."""
+        """An object's own content, with its length, and the objects in it, in a fixed order."""
         if isinstance(thing, _ATOMS):
             return _framed(repr(thing).encode()), []
         if isinstance(thing, str):
@@ -259,7 +259,7 @@ class _Digests:
 
 
 def _reduced(thing: Any) -> list[Any]:
-    """What pickle would write of an object, without what it has computed from the rest."""
+    """What pickle would write for an object, without its cached values."""
     try:
         reduced = thing.__reduce_ex__(4)
     except Exception as error:
@@ -286,7 +286,7 @@ def _origin(thing: Any) -> bytes:
 
 @lru_cache
 def _surroundings() -> bytes:
-    """The version of the package, to the letter of its source, and of what it computes with."""
+    """The version of the package, including its exact source, and of the libraries it computes with."""
     files = []
     for room in ROOMS:
         spec = find_spec(f"{__package__}.{room}")
@@ -307,7 +307,7 @@ def _version(library: str) -> str:
 
 @lru_cache
 def _source(module: str) -> bytes:
-    """Of the file of a module that is not of this package; what that imports is not looked at."""
+    """Source of a module outside this package; its own imports are not considered."""
     if module.partition(".")[0] == __package__:
         return b""
     file = getattr(sys.modules.get(module), "__file__", None)

@@ -26,7 +26,7 @@ from .studies.forever import ForeverOutcome
 from .studies.plans import PlansOutcome
 
 _OWNER = ".scenario"
-"""In a folder of results: the file whose results they are, as seen from there, or the name of what is built in."""
+"""File in a results folder with the scenario they belong to: a relative path, or the name of a built-in one."""
 
 _BUILT_IN = "the built-in"
 
@@ -107,7 +107,7 @@ def report(result: StudyResult, *, has_explorer: bool = False) -> Report:
 def write_results(result: StudyResult, folder: Path) -> None:
     """Write everything into a folder, which is made if need be: all of it, or nothing.
 
-    What an earlier run left there under the names used here goes.
+    Files of an earlier run with the names used here are removed.
     """
     with tempfile.TemporaryDirectory(prefix="rkhs-control-") as private:
         scratch = Path(private) / "results"  # which, unlike the private folder, others may read
@@ -136,15 +136,15 @@ def _write(result: StudyResult, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class ResultFolder:
-    """Where the results of a scenario go, and whose results are there already."""
+    """Where the results of a scenario go, and which scenario's results are already there."""
 
     folder: Path
     scenario: str
-    """A name that is built in, or a file."""
+    """A built-in name, or a file."""
 
     @classmethod
     def of(cls, scenario: str, out: Path | None = None) -> ResultFolder:
-        """Named after what is built in, or after the file; after the folder of a file that is called scenario.toml.
+        """Named after the built-in scenario or the file; for a file called scenario.toml, after its folder.
 
         What could not be written after a long run, or would replace another scenario's results, is refused; into a
         folder that was chosen, `out`, it is written all the same.
@@ -168,7 +168,7 @@ class ResultFolder:
 
     @property
     def owner(self) -> str:
-        """What this scenario is called in its results."""
+        """The name of this scenario in its results."""
         if not Path(self.scenario).is_file() or self.scenario in builtin_scenarios():
             return f"{_BUILT_IN} {self.scenario}"
         try:
@@ -178,7 +178,7 @@ class ResultFolder:
 
     @property
     def other_owner(self) -> str:
-        """Whose results are there, if they are not this scenario's."""
+        """The scenario whose results are there, if it is another one."""
         try:
             there = (self.folder / _OWNER).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
@@ -188,5 +188,5 @@ class ResultFolder:
         return os.path.normpath(self.folder / there)
 
     def claim(self) -> None:
-        """Note whose results these are, once they are written."""
+        """Record which scenario these results belong to, once they are written."""
         (self.folder / _OWNER).write_text(self.owner + "\n", encoding="utf-8")

@@ -606,7 +606,7 @@ def test_steps_that_nobody_recorded_are_rejected_with_the_recordings(file, certi
     content["data"]["sha256"] = runs.sha256
     rewrite(file, content)
     assert rc.verify(file).accepted
-    assert rc.verify(file, data=tmp_path / "runs.npz").reason == "step 3, state c_A: no recording has so many steps"
+    assert rc.verify(file, data=tmp_path / "runs.npz").reason == "step 3, state c_A: no recording has that many steps"
 
 
 def test_recordings_that_contradict_the_noise_bound_are_rejected(file, certificate, tmp_path):
@@ -691,7 +691,7 @@ def test_uncertain_initial_states_and_windows_are_printed(file):
 def test_limits_that_promise_nothing_or_are_called_something_else_are_rejected(file, predictor, plan, tmp_path):
     original = json.loads(file.read_text())
     for change, reason in (
-        ({"names": [], "normals": [], "offsets": []}, "there is no limit of the states"),
+        ({"names": [], "normals": [], "offsets": []}, "there is no limit on the states"),
         ({"normals": [[0.0, 0]] * 4}, "limit 1 of the states has a zero normal"),
         ({"names": ["c_A <= 1", "c_B <= 2", "c_A >= 1", "c_B >= 0.5"]}, 'called "c_A <= 1", but it is "c_A <= 3"'),
         ({"names": ["c_A ≤ 1", "b", "c", "d"]}, 'is called "c_A ≤ 1", but it is "c_A <= 3"'),

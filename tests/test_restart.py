@@ -294,7 +294,7 @@ def test_killed_study_goes_on_and_ends_the_same(tmp_path):
     code, again, rest, _ = study()
     assert code == 0
     assert calls == begun[:2] + rest, "the third was killed"
-    taken = re.search(r"(\d+) parts that an earlier run had finished were taken from it", again)
+    taken = re.search(r"(\d+) finished parts of an earlier run were reused", again)
     assert int(taken[1]) >= 2
     assert [line for line in again.splitlines() if "taken from it" not in line] == text.splitlines()
     assert proofs() == whole

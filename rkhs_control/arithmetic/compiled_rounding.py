@@ -1,4 +1,4 @@
-"""Outward rounding in compiled code: what `rounding` has under the same names, with the same guarantees."""
+"""Outward rounding in compiled code: the functions of `rounding`, with the same names and guarantees."""
 
 # mypy: disable-error-code="no-untyped-def"
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them: what is said to be certain is never enlarged by rounding."""
+"""Numbers for people to read: a guaranteed number is never enlarged by rounding."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ NONE = "–"
 
 
 def rounded_down(value: float, digits: int = 3) -> str:
-    """To so many digits, which are all shown; never above the number."""
+    """To the given number of digits, all shown; never above the number."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 
 def rounded_up(value: float, digits: int = 3) -> str:
-    """To so many digits, which are all shown; never below the number."""
+    """To the given number of digits, all shown; never below the number."""
     return _rounded(value, digits, ROUND_CEILING)
 
 

@@ -1,1 +1,1 @@
-"""What is assumed of the plant: norm bounds, their consistency with the data, and how they are chosen."""
+"""What is assumed about the plant: norm bounds, their consistency with the data, and how they are chosen."""

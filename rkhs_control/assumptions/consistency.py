@@ -1,7 +1,7 @@
-"""A function that keeps all assumptions: from contradictory ones everything would follow.
+"""A function that satisfies all assumptions: from contradictory ones, anything would follow.
 
 A certificate carries such a function for every step and state. Its norm is at most the norm bound and it passes through
-all intervals, so that whoever checks the certificate knows that the data do not refute what it assumes.
+all intervals, so a checker knows that the data do not refute what the certificate assumes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..kernels.base import Kernel
 from .norms import NormBound
 
 _SHARES = (0.1, 1e-3, 1e-6, 1e-9, 0.0)
-"""How much room is left at both ends of an interval, as a share of its width: what there is room for comes first."""
+"""Room to leave at both ends of an interval, as shares of its width: the first that fits is used."""
 
 
 def consistent_function(data: Observations, kernel: Kernel, norm_bound: float) -> Witness:
-    """Weights of a function of norm at most `norm_bound` through all intervals, as well inside them as it can be.
+    """Weights of a function of norm at most `norm_bound` through all intervals, as far inside them as possible.
 
-    Where doubles do not tell that it is inside, it is found with twice the digits, or else may miss by rounding; that
-    is left to the checker to decide or to mend.
+    Where doubles cannot tell that it is inside, it is found with twice the digits, or else may miss by rounding; the
+    checker then decides, or repairs it.
     """
     gram, nearest, least_miss = Gram(data.X, kernel), None, np.inf
     for share in _SHARES:
@@ -52,7 +52,7 @@ def consistent_function(data: Observations, kernel: Kernel, norm_bound: float) -
 
 
 def _narrowed(data: Observations, share: float) -> tuple[FloatArray, FloatArray]:
-    """Intervals with some room left at their ends; one that is open has none to leave."""
+    """Intervals with some room left at their finite ends."""
     width = data.upper - data.lower
     room = np.where(np.isfinite(width), share * width, 0.0)
     return data.lower + room, data.upper - room

@@ -1,4 +1,4 @@
-"""Look at recorded runs, plans and limits before anything is computed: what is most likely a mistake, and why."""
+"""Look at recorded runs, plans and limits before anything is computed: likely mistakes, and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .misfits import of_norms
 from .symptoms import of_columns, stretches
 
 CLOSE, FAR = 0.05, 0.5
-"""How far a plan is outside of what was recorded, as shares of its range: good to know, or most likely a mistake."""
+"""How far a plan is outside the recorded range, as shares of that range: good to know, or most likely a mistake."""
 
 
 def diagnose(
@@ -28,9 +28,9 @@ def diagnose(
     plans: Plans | tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     limits: GivenLimits | None = None,
 ) -> Diagnosis:
-    """What stands out in recorded runs, and in plans and limits beside them.
+    """What stands out in recorded runs, and in plans and limits compared with them.
 
-    It looks, and estimates where it must: a finding is no proof, and none is no promise.
+    It inspects, and estimates where it must: a finding is not a proof, and no finding is not a promise.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def diagnose(
     Returns
     -------
     Diagnosis
-        `print` shows one line per finding; `has_problems` tells whether something is most likely a mistake.
+        `print` shows one line per finding; `has_problems` says whether something is most likely a mistake.
     """
     if not isinstance(runs, Trajectories):
         raise InputError(f"runs must be Trajectories; got {type(runs).__name__}")
@@ -66,7 +66,7 @@ def _plans(given: tuple[npt.ArrayLike, npt.ArrayLike]) -> Plans:
 
 
 def _of_plans(runs: Trajectories, plans: Plans) -> Iterator[Finding]:
-    """Plans beside what was recorded, entry by entry of the history and input by input."""
+    """Compare plans with the recordings, entry by entry of the history and input by input."""
     n_entries, n_inputs = plans.x0[0].size, plans.inputs[0].shape[1]
     if n_entries not in (runs.n_states, runs.n_history) or n_inputs != runs.n_inputs:
         raise InputError(
@@ -111,7 +111,7 @@ def _outside(name: str, recorded: FloatArray, planned: list[FloatArray], names: 
 
 
 def _of_limits(runs: Trajectories, limits: Limits) -> Iterator[Finding]:
-    """Limits that nothing recorded ever kept."""
+    """Limits that no recorded sample satisfies."""
     placed = limits.over(runs.state_names, runs.input_names)
     for names, box, recorded in (
         (runs.state_names, placed.states, runs.states),
@@ -134,7 +134,7 @@ def _of_limits(runs: Trajectories, limits: Limits) -> Iterator[Finding]:
 
 
 def unit_guess(value: float, lower: float, upper: float) -> str:
-    """`: degrees?` where a number outside of a range would be inside in another unit; empty where none fits."""
+    """`: degrees?` where a number outside a range would be inside it in another unit; empty where none fits."""
     largest = max(abs(lower), abs(upper))
 
     def fits(other: float, room: float = 0.1) -> bool:

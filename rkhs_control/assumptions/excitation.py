@@ -1,4 +1,4 @@
-"""Whether recorded runs are enough: their number, how often inputs change, how much of the past they hold."""
+"""Whether recorded runs suffice: their number, how often inputs change, how much of the past they contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEW_CHANGES = 20
 
 
 def of_runs(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:
-    """What there is too little of."""
+    """What there is too little of in the runs."""
     for j, name in enumerate(runs.input_names):
         if np.ptp(runs.inputs[:, :, j]) > 0.0:
             yield from held(name, runs, j)
@@ -35,7 +35,7 @@ def of_runs(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:
 
 
 def held(name: str, runs: Trajectories, j: int) -> Iterator[Finding]:
-    """An input that only differs from run to run, and one of a few levels."""
+    """Inputs that only differ from run to run, or only take a few levels."""
     inputs = runs.inputs[:, :, j]
     if runs.horizon > 1 and (inputs == inputs[:, :1]).all():
         yield Finding(
@@ -55,7 +55,7 @@ def held(name: str, runs: Trajectories, j: int) -> Iterator[Finding]:
 
 
 def little_excitation(name: str, runs: Trajectories, j: int, parts: Sequence[Stretch]) -> Iterator[Finding]:
-    """Windows of a recording in which an input changes a few times only."""
+    """Windows of a recording in which an input changes only a few times."""
     n_changes = sum(int((np.diff(part.inputs[:, j]) != 0.0).sum()) for part in parts)
     if not runs.is_windowed or not 0 < n_changes < FEW_CHANGES:
         return
@@ -71,7 +71,7 @@ def little_excitation(name: str, runs: Trajectories, j: int, parts: Sequence[Str
 
 
 def too_few(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:
-    """Fewer runs than a function of so many arguments needs."""
+    """Fewer runs than a function of this many arguments needs."""
     n_dims, n_runs = runs.n_history + runs.horizon * runs.n_inputs, len(runs)
     length = runs.horizon + runs.shape.lead
     n_apart = sum(max(1, len(part.inputs) // length) for part in parts)

@@ -1,4 +1,4 @@
-"""What a diagnosis finds: one sentence each on what was seen, why it matters and what to do."""
+"""Findings of a diagnosis: one sentence each on what was seen, why it matters and what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITIES: tuple[Severity, ...] = ("problem", "warning", "note")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that recorded runs, a plan or limits show."""
+    """One observation about recorded runs, a plan or limits."""
 
     severity: Severity
     """A problem is most likely a mistake, a warning makes boxes wide or bounds doubtful, a note is good to know."""
@@ -26,13 +26,13 @@ class Finding:
             raise InputError(f"severity must be one of {', '.join(SEVERITIES)}; got {self.severity!r}")
 
     def __str__(self) -> str:
-        """In one line."""
+        """On one line."""
         return f"{self.severity}: {self.text}"
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` found, the worst first; it counts as true if there are problems."""
+    """What `diagnose` found, worst first; true if there are problems."""
 
     findings: tuple[Finding, ...]
 
@@ -54,7 +54,7 @@ class Diagnosis:
         return bool(self.of("problem"))
 
     def of(self, *severities: Severity) -> tuple[Finding, ...]:
-        """The findings of some severities."""
+        """The findings of the given severities."""
         return tuple(finding for finding in self.findings if finding.severity in severities)
 
     def explain(self) -> str:

@@ -1,4 +1,4 @@
-"""Formulations: what a predictor can be made of, and how they compare on what was held out."""
+"""Formulations: what a predictor can be built from, and how the choices compare on held-out data."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Formulation:
 
     prior: GivenPrior = None
     arguments: Arguments = "known"
-    """Histories are known, within their noise of what was measured, or what was measured is the argument itself, with
-    an estimated bound on what that leaves open."""
+    """Histories are known; or within their noise of the measurements; or the measurements are the arguments themselves,
+    with an estimated bound on the residual."""
     kernel: str | KernelFamily = "squared_exponential"
     per_dimension: bool = False
     longest: bool = False
-    """Of lengthscales that predict nearly as well, the longest, which assume more, and not the shortest."""
+    """Among lengthscales that predict nearly as well, take the longest, which assumes more, instead of the shortest."""
 
     def __str__(self) -> str:
         prior = "no prior" if self.prior is None else f"{as_given(self.prior)} prior"
@@ -41,17 +41,17 @@ class Formulation:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """How a formulation did on held-out blocks, at some of the steps."""
+    """How a formulation performed on held-out blocks, at some of the steps."""
 
     formulation: Formulation
     steps: tuple[int, ...]
     half_widths: FloatArray
-    """Of boxes on average, as a share of the range of each output, `(n_steps, n_outputs)`; infinite where none fits."""
+    """Mean half-widths of boxes as shares of each output's range, `(n_steps, n_outputs)`; infinite where none fits."""
     contradicted: int
     tested: int
-    """Held-out values, of which so many contradict their box and the noise bound, or come near to that."""
+    """Held-out values; of these, how many contradict their box and the noise bound, or nearly do."""
     shares: FloatArray = field(default_factory=lambda: np.full((0, 0), np.nan))
-    """For measured histories, by step and output: the share of the worst held-out error that bounds what they leave."""
+    """For measured histories, by step and output: the share of the worst held-out error that bounds the residual."""
 
     @property
     def width(self) -> float:
@@ -66,7 +66,7 @@ class Comparison:
     trials: tuple[Trial, ...] = ()
     chosen: Formulation | None = None
     refused: tuple[Formulation, ...] = ()
-    """Better ones, with which no function fits all runs as closely as those that were compared."""
+    """Better formulations that fit the runs used for comparison, but not all runs."""
 
     def __bool__(self) -> bool:
         return bool(self.trials)

@@ -15,7 +15,7 @@ from .priors import Prior, residual
 
 
 def measurement_bound(runs: Trajectories, n: int, i: int) -> float:
-    """How far a recorded state may be from what is predicted of it: noise of the sensor, and disturbances."""
+    """How far a recorded state may be from its prediction: sensor noise and disturbances."""
     noise, disturbance = float(runs.noise_bound[n - 1, i]), float(runs.disturbance_bound[n - 1, i])
     return noise if disturbance == 0.0 else enlarged(noise + disturbance, 1)
 
@@ -23,7 +23,7 @@ def measurement_bound(runs: Trajectories, n: int, i: int) -> float:
 def step_observations(
     runs: Trajectories, n: int, i: int, bound: float | FloatArray | None = None, prior: Prior = None
 ) -> Observations:
-    """State `i` after `n` steps as a function of `runs.arguments(n)`, less the prior."""
+    """State `i` after `n` steps as a function of `runs.arguments(n)`, minus the prior."""
     Z, half = runs.arguments(n), measurement_bound(runs, n, i) if bound is None else bound
     if prior is None:
         return Observations(Z, runs.states[:, n, i], half)
@@ -31,7 +31,7 @@ def step_observations(
 
 
 def uncertainty(kernel: Kernel, norm: float, prior: Prior, noise: FloatArray, n_known: int) -> float:
-    """How far a value of the plant may be from that at a history that is off by `noise`, rounded up."""
+    """How far the plant's value may be from that at a history which is off by `noise`, rounded up."""
     by_kernel = displacement(kernel, norm, noise, n_known)
     return by_kernel if prior is None else enlarged(by_kernel + prior.change(noise), 1)
 

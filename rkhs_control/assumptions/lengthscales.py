@@ -1,4 +1,4 @@
-"""Which lengthscales are tried, and which of those that do equally well is taken."""
+"""Which lengthscales are tried, and which is taken among those that do equally well."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from ..data.arrays import FloatArray, positive
 
 NEARLY = 0.1
-"""A lengthscale whose mean squared error is larger by no more than this share does nearly as well."""
+"""A lengthscale does nearly as well if its mean squared error is larger by at most this share."""
 
 SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Where no lengthscales are given: so many standard deviations of each coordinate."""
+"""Default lengthscales, in standard deviations of each coordinate."""
 LONG_SPREADS = (16.0, 32.0)
-"""Besides, where the longest ones are asked for that predict nearly as well."""
+"""Additional ones where the longest that predict nearly as well are wanted."""
 
 
 def best_candidate(candidates: Sequence[Any], errors: FloatArray, *, longest: bool) -> int:
-    """Which lengthscale is the shortest, or the longest, that predicts nearly as well as the best.
+    """The index of the shortest, or the longest, lengthscale that predicts nearly as well as the best.
 
-    Long ones leave out functions that the data cannot tell from the truth yet: of two that do equally well, the shorter
-    assumes less.
+    Long ones exclude functions that the data cannot yet distinguish from the truth: of two that do equally well, the
+    shorter assumes less.
     """
     least = errors.min(axis=1)
     good = np.flatnonzero(least <= (1.0 + NEARLY) * least.min()).tolist()

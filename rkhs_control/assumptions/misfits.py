@@ -1,4 +1,4 @@
-"""Recorded samples that no smooth function explains: what least norms under a default kernel tell of wrong readings."""
+"""Recorded samples that no smooth function explains: wrong readings, as shown by least norms under a default kernel."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .outliers import NormDriver, sample_drivers
 from .priors import AffinePrior
 
 MANY_TIMES = 10.0
-"""By what factor the least norm must fall per sample: kinks of clean plants (a tank that runs empty) come to 8."""
+"""Factor by which the least norm must fall per sample: kinks of clean plants (a tank that runs empty) reach 8."""
 _MOST_RUNS = 200
-"""So many are looked at."""
+"""Maximum number of runs examined."""
 _RUNS_PER_DIMENSION, _FEW_RUNS = 3, 30
-"""Fewer tell nothing about single samples."""
+"""Fewer runs say nothing about single samples."""
 _MIDDLE, _SHORTER = 2, 1
-"""Of the default lengthscales: that of the middle judges, and a shorter one must blame the same sample."""
+"""Default lengthscales to use: the middle one judges, and a shorter one must blame the same sample."""
 
 Drivers = tuple[NormDriver, ...]
 
 
 def of_norms(runs: Trajectories) -> Iterator[Finding]:
-    """Samples without which the least norm after one step falls many times; the first of those that share windows."""
+    """Samples without which the least norm after one step falls many times; the first of those sharing windows."""
     n_dims = runs.arguments(1).shape[1]
     if len(runs) < max(_FEW_RUNS, _RUNS_PER_DIMENSION * n_dims):
         return
@@ -60,12 +60,12 @@ def _is_cause(first: NormDriver, second: NormDriver, reach: int) -> bool:
 
 
 def _drivers(runs: Trajectories, i: int) -> Drivers:
-    """Those of one output, up to the one without which the least norm falls most; none where it does not fall far.
+    """Drivers of one output, up to the one without which the least norm falls most; none if it does not fall far.
 
-    Where it stays beyond the range of the output, all readings are off by more than the noise bound, not a few.
+    Where it stays beyond the range of the output, all readings are off by more than the noise bound, not just a few.
     """
     if measurement_bound(runs, 1, i) == 0.0:
-        return ()  # exact readings are none of a sensor
+        return ()  # exact readings do not come from a sensor
     found = _default_drivers(runs, i, _MIDDLE)
     if not found:
         return ()
@@ -85,7 +85,7 @@ def _default_drivers(runs: Trajectories, i: int, scale: int) -> Drivers:
 
 
 def _looked_at(runs: Trajectories) -> IndexArray:
-    """Which runs, if they are many: the worst that an affine fit leaves, with those that share samples; and others."""
+    """Which runs to examine if there are many: worst residuals of an affine fit, runs sharing samples, and others."""
     if len(runs) <= _MOST_RUNS:
         return np.arange(len(runs))
     Z, y = runs.arguments(1), runs.states[:, 1]
@@ -100,7 +100,7 @@ def _looked_at(runs: Trajectories) -> IndexArray:
 
 
 def _plane(Z: FloatArray, y: FloatArray) -> AffinePrior:
-    """By least squares: it is looked at where it was fitted, and nowhere else."""
+    """Affine fit by least squares: it is only used where it was fitted."""
     middle, spread = Z.mean(axis=0), Z.std(axis=0)
     spread = np.where(spread > 0.0, spread, 1.0)
     slopes = np.linalg.lstsq((Z - middle) / spread, y - y.mean(), rcond=1e-6)[0] / spread

@@ -1,7 +1,7 @@
-"""A first noise bound from recordings: how far samples are from a local smoother, and how coarsely they were recorded.
+"""A first noise bound from recordings: residuals of a local smoother, and how coarsely values were recorded.
 
-What comes out is a starting point and no assumption that anyone made. A smoother sees what changes from sample to
-sample, and nothing else of what a noise bound must cover.
+The result is a starting point, not an assumption that anyone has made. A smoother sees what changes from sample to
+sample, and nothing else that a noise bound must cover.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from .quantisation import quantisation_step
 from .regression import cross_validate
 
 HALF_WINDOWS = (2, 3, 4, 5, 8, 12, 20)
-"""Samples to either side of one that a parabola is fitted to; which of these is taken is decided per output."""
+"""Candidate numbers of samples on either side that a parabola is fitted to; chosen per output."""
 
 TYPICAL = 0.99
-"""The share of the samples that the typical residual covers."""
+"""Share of the samples that the typical residual covers."""
 
 _USUAL = 0.95
-"""Windows are compared by the residual that so many samples keep below: outliers must not choose between them."""
+"""Windows are compared by this quantile of the residuals, so that outliers do not decide between them."""
 _FAR = 3.0
 """Samples beyond this multiple of the usual residual are far beyond the rest (5.9 standard deviations, if normal)."""
 _MOST_LEVERAGE = 0.5
-"""Where a sample decides more of its own fit than this (an input changes just there), it is not judged."""
+"""A sample with more leverage on its own fit than this (an input changes just there) is not judged."""
 _DEPENDENT = 1e-6
-"""Inputs that change less within a window, as a share of how much they ever do, are constant in it."""
+"""Inputs that change by less than this share of their largest change count as constant within a window."""
 _ROUNDING = 1e-12
 """Residuals below this share of the largest value are rounding errors."""
 _STEP_ACCURACY = 1e-6
 _BLOCK = 20_000  # samples at a time
 _FRONTIER_SAMPLES = 150
 _FRONTIER_SCALES, _FRONTIER_RIDGES = (0.0625, 0.125, 0.25, 0.5, 1.0), (1e-6, 1e-4, 1e-2, 1e-1)
-_FRONTIER_DEPTHS = (0.2, 0.5, 1.0)  # of the proposed bound, as far down as rounding lets the frontier be followed
+_FRONTIER_DEPTHS = (0.2, 0.5, 1.0)  # of the proposed bound; the frontier is followed as far down as rounding allows
 
 
 class Place(NamedTuple):
-    """A sample: the number of its recording, and its row there."""
+    """A sample: the number of its recording, and its row in it."""
 
     recording: int
     sample: int
@@ -60,31 +60,31 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Residuals:
-    """How far the recorded values of one output are from what the samples around each say of it."""
+    """How far the recorded values of one output are from what their neighbours suggest."""
 
     largest: float
     where: Place
     """Of the largest."""
     typical: float
-    """What `TYPICAL` of the samples keep below."""
+    """Bound kept by the share `TYPICAL` of the samples."""
     n_samples: int
-    """So many were judged."""
+    """Number of samples judged."""
     window: int
-    """So many samples, the one in question in their middle, belong to a fit."""
+    """Number of samples per fit, centred on the one in question."""
     far: tuple[Place, ...]
-    """Where samples lie far beyond the rest, the largest first; one per window."""
+    """Where samples lie far beyond the rest, largest first; one per window."""
     rest: float
     """The largest elsewhere."""
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseProposal:
-    """Noise bounds to start from, one per output, and what they were read off."""
+    """Noise bounds to start from, one per output, and what they are based on."""
 
     bounds: FloatArray
-    """`(n_outputs,)`: the largest residual, or half a step of the recorded values if that is more, rounded up."""
+    """`(n_outputs,)`: the largest residual, or half the quantisation step if that is larger, rounded up."""
     quantisation: FloatArray
-    """`(n_outputs,)`: the step in which values were recorded; 0 where none was found."""
+    """`(n_outputs,)`: the quantisation step of the recorded values; 0 where none was found."""
     residuals: tuple[Residuals, ...]
     state_names: tuple[str, ...]
     recordings: tuple[tuple[FloatArray, FloatArray], ...]
@@ -94,7 +94,7 @@ class NoiseProposal:
         return f"NoiseProposal({listed(pairs)}; a starting point, see explain())"
 
     def explain(self) -> str:
-        """What is proposed for each output, why, and what no smoother can see."""
+        """The proposal for each output, the reasons, and what no smoother can see."""
         return "\n".join([*map(self._explained, range(len(self.bounds))), _CAVEAT])
 
     def _explained(self, i: int) -> str:
@@ -117,10 +117,10 @@ class NoiseProposal:
 
     @cached_property
     def frontiers(self) -> tuple[ConsistencyFrontier | None, ...]:
-        """Per output, the least norm for every noise bound; below the noise it turns up steeply.
+        """Per output, the least norm for every noise bound; below the noise it rises steeply.
 
-        It is that of a function of time and of the inputs added up, less an affine one, on up to 150 samples around the
-        largest residual; None where nothing is proposed, or rounding hides it. `noise_figure` draws them.
+        It is that of a function of time and of the accumulated inputs, minus an affine one, on up to 150 samples around
+        the largest residual; None where nothing is proposed, or rounding hides it. `noise_figure` draws them.
         """
         return tuple(self._frontier(i) if bound > 0.0 else None for i, bound in enumerate(self.bounds.tolist()))
 
@@ -146,9 +146,9 @@ class NoiseProposal:
 
 
 _CAVEAT = (
-    "These are starting points, read off the recordings; nobody guarantees them. A smoother does not see what changes "
-    "slowly: drift, bias, an error of calibration, disturbances that the plant follows; for these ask the data sheet, "
-    "and see disturbance_bound. And what the plant itself does within a few samples, it takes for noise."
+    "These are starting points, read off the recordings, without any guarantee. A smoother does not see what "
+    "changes slowly: drift, bias, calibration errors, disturbances that the plant follows; for these consult the "
+    "data sheet, and see disturbance_bound. And it takes for noise whatever the plant itself does within a few samples."
 )
 
 
@@ -162,12 +162,12 @@ def _counted(places: Sequence[Place]) -> str:
 def propose_noise_bound(
     recordings: Sequence[Recording] | Trajectories, *, state_names: Sequence[str] = ()
 ) -> NoiseProposal:
-    """Noise bounds to start from, per output, read off the recordings.
+    """Propose noise bounds to start from, per output, read off the recordings.
 
-    Each value is compared with a parabola, fitted to the samples on both sides of it and not to itself (by the
-    leave-one-out formula), with a bend wherever an input changes. The largest distance is proposed, or half a step of
-    the recorded values if that is more, rounded up to two digits. It includes how far noise moves the fit: with
-    uniform noise on smooth signals of 60 to 5,000 samples, it came to 0.9 to 2.1 times what the noise was bounded by.
+    Each value is compared with a parabola fitted to the samples on both sides but not to itself (by the leave-one-out
+    formula), with a bend wherever an input changes. The proposal is the largest distance, or half the quantisation step
+    if that is larger, rounded up to two digits. It includes how far noise moves the fit: with uniform noise on smooth
+    signals of 60 to 5,000 samples, it came to 0.9 to 2.1 times the true noise bound.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def propose_noise_bound(
 
 
 def _rounded(bound: float, size: float) -> float:
-    """Up to two digits; steps are known to about six, and half of one that is a round number stays what it is."""
+    """Round up to two digits; steps are known to about six, and half of a round step stays as it is."""
     return float(rounded_up(bound * (1.0 - _STEP_ACCURACY), 2)) if bound > _ROUNDING * size else 0.0
 
 
@@ -257,7 +257,7 @@ def _summary(judged: _Judged, i: int, half: int, usual: float) -> Residuals:
     order = np.argsort(-sizes, kind="stable")
     places = [Place(*place) for place in judged.places.tolist()]
     far: list[Place] = []
-    moved: set[tuple[int, int]] = set()  # an outlier moves the fits around it, whose samples seem to be far, too
+    moved: set[tuple[int, int]] = set()  # an outlier moves the fits around it, so that their samples also seem far
     for row in order[: int((sizes > _FAR * usual).sum())]:
         if places[row] not in moved:
             far.append(places[row])
@@ -288,20 +288,20 @@ def _judged(runs: Sequence[tuple[FloatArray, FloatArray]], half: int) -> _Judged
 
 
 def _blocks(n: int, half: int) -> Iterator[IndexArray]:
-    """The samples with `half` others on both sides, some at a time."""
+    """The samples with `half` others on either side, in batches."""
     for first in range(half, n - half, _BLOCK):
         yield np.arange(first, min(first + _BLOCK, n - half))
 
 
 def _added_up(u: FloatArray) -> FloatArray:
-    """Inputs less their mean, added up until each sample: a straight line with a bend wherever an input changes."""
+    """Cumulative sums of the inputs minus their mean: a straight line with a bend wherever an input changes."""
     return np.concatenate([np.zeros((1, u.shape[1])), np.cumsum(u - u.mean(axis=0), axis=0)])
 
 
 def _bends(u: FloatArray, middles: IndexArray, half: int) -> FloatArray:
-    """By window and sample: inputs added up, and these added up again.
+    """By window and sample: inputs summed once, and summed twice.
 
-    It is what a plant of first order makes of an input that changes, to second order in time; zero where none does.
+    This is a first-order plant's response to a changing input, to second order in time; zero where no input changes.
     """
     changes = u[middles[:, None] + np.arange(-half, half)] - u[middles - 1][:, None]
     once = np.concatenate([np.zeros((len(middles), 1, u.shape[1])), np.cumsum(changes, axis=1)], axis=1)
@@ -311,10 +311,10 @@ def _bends(u: FloatArray, middles: IndexArray, half: int) -> FloatArray:
 def _left_out(
     y: FloatArray, u: FloatArray, middles: IndexArray, half: int, negligible: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """`r_i / (1 - h_ii)`, the distance of a sample from the fit to the others of its window, and `h_ii`.
+    """`r_i / (1 - h_ii)`, the distance of a sample from the fit to the others in its window, and `h_ii`.
 
-    The fit is by a parabola in time and the bends of inputs. Its columns are made orthonormal one after the other, for
-    all windows at once; `negligible` is what is left of an input that is constant in a window.
+    The fit is a parabola in time plus the bends of the inputs. Its columns are orthonormalised one by one, for all
+    windows at once; `negligible` is what is left of an input that is constant in a window.
     """
     around = middles[:, None] + np.arange(-half, half + 1)
     parabolas = np.linalg.qr(np.vander(np.arange(-half, half + 1) / half, 3))[0]

@@ -1,4 +1,4 @@
-"""The nominal model of one step and state: the kernel that predicts best, and the least norm that intervals ask for."""
+"""The nominal model of one step and state: the kernel that predicts best, and the least norm the intervals require."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ NormEstimate = Literal["least_norm", "interpolant"]
 
 
 class Nominal(NamedTuple):
-    """The model of one step and state that predicts best what is held out."""
+    """The model of one step and state that best predicts held-out data."""
 
     kernel: Kernel
     regularisation: float
     errors: FloatArray
-    """Of predictions of what was held out."""
+    """Errors of predictions of held-out data."""
     norm: float = 0.0
-    """Of the smoothest model that predicts nearly as well, where it is one of what a prior leaves: noise hides much of
-    that from the least norm."""
+    """Norm of the smoothest model that predicts nearly as well, if it describes the residual of a prior: noise hides
+    much of that from the least norm."""
     left_open: float = 0.0
-    """Of the steepest affine function that the data cannot tell from the prior."""
+    """Norm of the steepest affine function that the data cannot distinguish from the prior."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How one step and state is chosen for; the arguments of `select_assumptions`."""
+    """Settings of the choice for one step and state; the arguments of `select_assumptions`."""
 
     lengthscales: Sequence[float | Sequence[float]] | None = None
     regularisations: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -107,7 +107,7 @@ def nominal(
 
 
 def _blocks(runs: Trajectories, n: int, folds: int) -> list[Fold]:
-    """Folds of distinct arguments whose windows share no sample."""
+    """Folds of distinct arguments whose windows share no samples."""
     first = np.sort(np.unique(runs.arguments(n), axis=0, return_index=True)[1])
     reach = runs.horizon + runs.shape.lead if runs.is_windowed else 0
     return blocks_apart(runs.origins[first], reach, min(folds, len(first)))
@@ -118,8 +118,8 @@ def norm_estimate_of(
 ) -> tuple[NormBound, Observations]:
     """The least norm of a function through the intervals of half-width `bound`, and the intervals.
 
-    Where arguments are uncertain, these are widened by what the slopes of the nominal model make of that: an estimate
-    like the rest. `quickly` gives up where doubles lose the least norm.
+    Where arguments are uncertain, the intervals are widened by the effect through the nominal model's slopes: an
+    estimate like the rest. `quickly` gives up where doubles lose the least norm.
     """
     data, text = for_models(runs, n, i, prior), "through"
     half: FloatArray | float = bound
@@ -138,7 +138,7 @@ def norm_estimate_of(
 
 
 def _by_slopes(model: KernelModel, runs: Trajectories, n: int, prior: Prior) -> FloatArray:
-    """How far the value of a model at every recorded argument may be from those at arguments as uncertain as these."""
+    """How far a model's values at the recorded arguments may be from those at the true arguments, given the noise."""
     Z, noise = runs.arguments(n), runs.initial_state_noise
     slopes = np.concatenate([model.gradient(part) for part in np.array_split(Z, len(Z) // 200 + 1)])[:, : len(noise)]
     own = 0.0 if prior is None else np.array(prior.slopes)[: len(noise)]
@@ -147,6 +147,6 @@ def _by_slopes(model: KernelModel, runs: Trajectories, n: int, prior: Prior) -> 
 
 
 def for_models(runs: Trajectories, n: int, i: int, prior: Prior) -> Observations:
-    """As `step_observations`, but outputs at equal arguments may differ by anything."""
+    """As `step_observations`, but outputs at equal arguments may differ by any amount."""
     anything = measurement_bound(runs, n, i) + float(np.ptp(runs.states[:, n, i]))
     return step_observations(runs, n, i, anything, prior)

@@ -1,6 +1,6 @@
 """Norm bounds: where they come from, what the data say about them, and what the data refute.
 
-No data can prove an upper bound of the norm of an unknown function. They can prove lower ones, and so refute a bound
+No data can prove an upper bound on the norm of an unknown function. They can prove lower bounds, and so refute a bound
 that is too small. `consistency_frontier` draws the line: every pair (noise bound, norm bound) below it is refuted.
 """
 
@@ -27,19 +27,19 @@ from ..kernels.base import Kernel
 TINY = 1e-50
 """A bound must be above zero, even where zero explains all data."""
 LEAST_BOUND = 1e-100
-"""Smaller norm bounds are refused: their squares, times what bounds rounding errors, could underflow."""
+"""Smaller norm bounds are refused: their squares, times rounding error bounds, could underflow."""
 _MOST_PROOFS = 100  # of a frontier that is drawn
-_DEPENDENT = 1e-8  # nearer to the span of those before it, as a share of k(x, x), a sample only adds rounding errors
+_DEPENDENT = 1e-8  # a sample this close to the span of earlier ones, relative to k(x, x), only adds rounding errors
 
 
 @dataclass(frozen=True)
 class NormBound:
-    """An upper bound of the norm of the unknown function, between 1e-100 and 1e50, and where it comes from."""
+    """An upper bound on the norm of the unknown function, between 1e-100 and 1e50, and its provenance."""
 
     value: float
     provenance: str = "given"
     safety_factor: float | None = None
-    """What an estimate from the data was multiplied by; None for a bound that was given."""
+    """The factor applied to an estimate from the data; None for a given bound."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", positive(self.value, "norm_bound"))
@@ -48,11 +48,11 @@ class NormBound:
 
     @classmethod
     def of(cls, bound: float | NormBound) -> NormBound:
-        """A plain number is a bound that was given."""
+        """A plain number is a given bound."""
         return bound if isinstance(bound, NormBound) else cls(bound)
 
     def times(self, safety_factor: float) -> NormBound:
-        """The bound, enlarged for complexity that the data have not shown."""
+        """The bound, enlarged to allow for complexity that the data have not shown."""
         factor = positive(safety_factor, "safety_factor")
         if factor == 1.0:
             return self
@@ -75,7 +75,7 @@ class NormBound:
 def least_norm_estimate(data: Observations, kernel: Kernel, *, in_balls: bool = True) -> NormBound:
     """The least norm of a function through all intervals: the noise-aware lower estimate of the norm.
 
-    Where double-doubles lose it, it is looked for `in_balls`, which may take seconds, or else is an error.
+    Where double-doubles lose it, it is computed `in_balls`, which may take seconds, or else an error is raised.
     """
     gram = Gram(data.X, kernel)
     solution = least_norm(gram, data.lower, data.upper, in_balls=in_balls)
@@ -87,7 +87,7 @@ def least_norm_estimate(data: Observations, kernel: Kernel, *, in_balls: bool = 
 
 
 def estimated_text(bounds: Iterable[NormBound]) -> str:
-    """That norm bounds are estimates, and by which factors they were enlarged; empty where all were given."""
+    """A note that norm bounds are estimates, with the factors applied; empty where all were given."""
     all_bounds = list(bounds)
     factors = sorted(bound.safety_factor for bound in all_bounds if bound.safety_factor is not None)
     if not factors:
@@ -105,18 +105,18 @@ class NormGrowth:
 
     @property
     def estimate(self) -> NormBound:
-        """The last norm, as a bound that says where it comes from."""
+        """The last norm, as a bound with its provenance."""
         n, final = len(self.norms), float(self.norms[-1])
         text = f"norm of the interpolant of {n} samples taken as noise-free ({final:.6g})"
         return NormBound(max(final, TINY), text, 1.0)
 
 
 def norm_growth(X: npt.ArrayLike, values: npt.ArrayLike, kernel: Kernel) -> NormGrowth:
-    """`sqrt(f_X' K_XX^-1 f_X)`, a lower bound of the norm of `f`, as the samples come in.
+    """`sqrt(f_X' K_XX^-1 f_X)`, a lower bound on the norm of `f`, as the samples come in.
 
     It is evaluated as `<f, s> / ||s||` for the interpolant `s`, rounded down: proved for every function with exactly
-    these values, even where the inputs nearly depend on each other. With noisy values it is no bound at all, and
-    usually far too large: `least_norm_estimate` is for those.
+    these values, even where the inputs are nearly dependent. With noisy values it is not a bound at all, and usually
+    far too large: use `least_norm_estimate` for those.
     """
     points = as_points(X, "X")
     f = as_vector(values, "values", len(points))
@@ -147,8 +147,8 @@ def norm_growth(X: npt.ArrayLike, values: npt.ArrayLike, kernel: Kernel) -> Norm
 class ConsistencyFrontier:
     """`least_norms[i]` is the least norm of a function that fits the data within `noise_bounds[i]`, which fall.
 
-    Unpacks as `noise_bounds, least_norms`. Between two of its points the squared norm is quadratic. These are read off
-    a path, which rounding may mislead; what the methods say is proved by weights.
+    Unpacks as `noise_bounds, least_norms`. Between two of its points the squared norm is quadratic. The points are read
+    off a path, which rounding may mislead; the results of the methods are proved by weights.
     """
 
     noise_bounds: FloatArray
@@ -160,7 +160,7 @@ class ConsistencyFrontier:
         return iter((self.noise_bounds, self.least_norms))
 
     def refutes(self, noise_bound: float, norm_bound: float) -> bool:
-        """Whether the data provably refute the pair, of a noise bound within the range of the frontier."""
+        """Whether the data provably refute the pair, for a noise bound within the range of the frontier."""
         return self.least_norm_at(noise_bound) > norm_bound
 
     def least_norm_at(self, noise_bound: float) -> float:
@@ -170,10 +170,10 @@ class ConsistencyFrontier:
         return least_norm(self._gram, *ends).certified_norm(self._gram, *ends)
 
     def least_norms_at(self, noise_bounds: npt.ArrayLike) -> FloatArray:
-        """The same for many noise bounds, quicker and a little lower: for pictures.
+        """The same for many noise bounds, faster and a little lower: for plots.
 
         The weights of a breakpoint prove a norm for every noise bound, a straight line that touches the frontier there
-        and is nowhere above it. What counts is the highest of a few lines nearby.
+        and is nowhere above it. The result is the highest of a few nearby lines.
         """
         wanted = as_vector(noise_bounds, "noise_bounds")
         for noise_bound in wanted:
@@ -188,7 +188,7 @@ class ConsistencyFrontier:
 
     @cached_property
     def _proofs(self) -> tuple[FloatArray, list[tuple[Witness, float]]]:
-        """Breakpoints, rising, and the weights of the least norm there with their own norm."""
+        """Breakpoints in ascending order, and the weights of the least norm there with their own norm."""
         places = np.unique(self.noise_bounds)
         places = places[np.unique(np.linspace(0, len(places) - 1, _MOST_PROOFS).astype(np.int64))]
         witnesses = [least_norm_along(self._gram, *self._intervals(place)).witness for place in places]
@@ -213,9 +213,9 @@ def consistency_frontier(data: Observations, kernel: Kernel, down_to: float | No
     """The whole frontier from one path, from noise so large that zero explains everything down to `down_to`.
 
     Where noise bounds differ from row to row, they all shrink by the same amount and `noise_bounds` is the largest.
-    With more data than are kept as a matrix, it is the frontier of as many of them as decide its end: one of a part of
-    the data lies below that of all, so what it refutes is refuted.
-    `down_to` is the data's own noise bound by default; a smaller one must not make the intervals contradict.
+    With more data than fit in a matrix, it is the frontier of the subset that decides its end: the frontier of a subset
+    lies below that of all data, so what it refutes is refuted.
+    `down_to` is the data's own noise bound by default; a smaller one must not make the intervals contradict each other.
     """
     present = data.noise_bound
     if not math.isfinite(present):
@@ -224,7 +224,8 @@ def consistency_frontier(data: Observations, kernel: Kernel, down_to: float | No
     room = float(np.min(data.upper - data.lower)) / 2.0
     if narrowing > room:
         raise ContradictoryDataError(
-            f"down_to = {down_to:.6g} would make intervals contradict; the least that does not is {present - room:.6g}"
+            f"down_to = {down_to:.6g} would make intervals contradict each other; the least that does not is "
+            f"{present - room:.6g}"
         )
     widenings, norms = noise_trail(Gram(data.X, kernel), data.lower, data.upper, narrowing)
     return ConsistencyFrontier(present + widenings, norms, data, kernel)

@@ -21,16 +21,16 @@ from .noise import Place
 from .priors import Prior, residual
 
 GAIN = 1.5
-"""A sample drives the least norm if this falls by more than this factor without it."""
+"""A sample drives the least norm if the norm falls by more than this factor without it."""
 
 _HOPEFUL = 1.15
 """Where the best sample gains less, a few more would not gain enough: of three equal outliers, the first gains 1.22."""
 _HIDDEN = 3.0
-"""A least norm below so many times that of a bump as high as the noise bound is as small as any."""
+"""A least norm below this multiple of that of a bump as high as the noise bound counts as minimal."""
 _CANDIDATES = 4
-"""So many of the most promising samples are left out in turn."""
+"""Number of the most promising samples that are left out in turn."""
 _EQUAL = 1.05
-"""Least norms that differ by no more than this factor do not tell which of two samples is to blame."""
+"""Least norms within this factor of each other do not show which of two samples is to blame."""
 
 GivenKernels = Kernel | Sequence[Sequence[Kernel]]
 """One for all, or one per step and state; priors likewise."""
@@ -41,9 +41,9 @@ class NormDriver:
     """A sample, and the least norm with and without it (and without those named before it)."""
 
     name: str
-    """What is left out: a row of the data, or a sample of a recording."""
+    """What is left out: a row of the data, or a sample in a recording."""
     rows: tuple[int, ...]
-    """Of `data.X`: that row, or those of all windows that the sample is in."""
+    """Rows of `data.X`: that row, or those of all windows that contain the sample."""
     before: float
     after: float
     place: Place | None = None
@@ -51,11 +51,11 @@ class NormDriver:
     norm_name: str = "the least norm"
     is_first: bool = True
     hidden: float = 0.0
-    """A least norm below this is as small as any: noise could hide that much."""
+    """A least norm below this counts as minimal: noise could hide that much."""
 
     @property
     def factor(self) -> float:
-        """By how much the least norm falls, as far as noise lets one tell."""
+        """The factor by which the least norm falls, as far as noise allows."""
         after = max(self.after, self.hidden)
         return self.before / after if after > 0.0 else math.inf
 
@@ -72,17 +72,17 @@ class _Group(NamedTuple):
     name: str
     rows: tuple[int, ...]
     own: tuple[int, ...]
-    """Those of the rows whose output it is: the others have it among their arguments."""
+    """Rows that have it as their output: the others have it among their arguments."""
     place: Place | None = None
 
 
 def norm_drivers(data: Observations, kernel: Kernel, most: int = 3) -> tuple[NormDriver, ...]:
-    """The few samples without which the least norm falls most, in that order; none where no few do.
+    """The few samples without which the least norm falls most, in that order; none if no small set does it.
 
-    One sample after the other is left out, always the one without which the least norm through the rest is smallest,
-    among the most promising. Named are as many of them, up to `most`, as lower it by a factor of 1.5 each on average:
-    of two equal outliers, the first one alone lowers it little. Rows are those of `data.X`, the distinct inputs in the
-    order in which they came. Norms are as found in doubles: they tell samples apart and prove nothing.
+    Samples are left out one after another, always the one, among the most promising, that leaves the smallest least
+    norm through the rest. As many are named, up to `most`, as lower it by a factor of 1.5 each on average: of two equal
+    outliers, the first alone lowers it little. Rows are those of `data.X`, the distinct inputs in order of first
+    appearance. Norms are computed in doubles: they distinguish samples and prove nothing.
     """
     return _driving(data, kernel, most, lambda row: [_Group(f"row {row}", (row,), (row,))])
 
@@ -90,11 +90,11 @@ def norm_drivers(data: Observations, kernel: Kernel, most: int = 3) -> tuple[Nor
 def sample_drivers(
     runs: Trajectories, n: int, i: int, kernel: Kernel, prior: Prior = None, most: int = 3
 ) -> tuple[NormDriver, ...]:
-    """The same for recorded samples, as the least norm of state `i` after `n` steps shows them.
+    """The same for recorded samples, judged by the least norm of state `i` after `n` steps.
 
-    A sample is left out with all windows that have it in their history, or after `n` steps. Intervals are as wide as
-    noise, disturbances and what uncertain histories can do to the prior; for the rest, recorded histories count as
-    exact. So give a prior where they are uncertain: without one, ordinary noise in histories drives the norm.
+    A sample is left out with all windows that have it in their history, or after `n` steps. Intervals allow for noise,
+    disturbances and the effect of uncertain histories on the prior; otherwise, recorded histories count as exact. So
+    give a prior where they are uncertain: without one, ordinary noise in histories drives the norm.
     """
     data, rows = _intervals(runs, n, i, prior)
     touched = [
@@ -128,11 +128,11 @@ def norm_outliers(
     step: int = 1,
     most: int = 3,
 ) -> list[str]:
-    """Recorded samples that drive the least norms of the states after `step` steps, one sentence each, the worst first.
+    """Recorded samples that drive the least norms of the states after `step` steps, one sentence each, worst first.
 
-    A sample that is wrong in one output also drives the norms of others whose histories hold it: it is named once, with
-    the output whose least norm falls most. `kernels` and `priors` are one for all, or one per step and state, as
-    `select_assumptions` gives them.
+    A sample that is wrong in one output also drives the norms of others whose histories contain it: it is named once,
+    with the output whose least norm falls most. `kernels` and `priors` are one for all, or one per step and state, as
+    returned by `select_assumptions`.
     """
     if not 1 <= step <= runs.horizon:
         raise InputError(f"step must be 1 to {runs.horizon}; got {step}")
@@ -167,7 +167,7 @@ def _driving(
         if present.is_complete:
             break
     else:
-        return ()  # rounding hides the least norm, and what drives it
+        return ()  # rounding hides the least norm and its drivers
     found: list[NormDriver] = []
     while len(found) < most and present.norm > hidden:
         tried = [
@@ -191,7 +191,7 @@ def _driving(
 def _likeliest(
     present: LeastNorm, tried: list[tuple[LeastNorm, _Group]], hidden: float
 ) -> tuple[LeastNorm, _Group] | None:
-    """What leaves the least norm; of what leaves about the same, the sample whose own output weighs most."""
+    """The candidate that leaves the least norm; among near ties, the sample whose own output has the most weight."""
     if not tried:
         return None
     least = max(min(left.norm for left, _ in tried), hidden)
@@ -201,7 +201,7 @@ def _likeliest(
 
 
 def _candidates(present: LeastNorm, groups: Callable[[int], Iterable[_Group]]) -> list[_Group]:
-    """The few that lower the norm most while all others stay on the ends of their intervals.
+    """The few candidates that lower the norm most while all others stay at the ends of their intervals.
 
     Without the conditions `G` the square of the norm falls by `w_G' [(K^-1)_GG]^-1 w_G`.
     """
@@ -216,16 +216,16 @@ def _candidates(present: LeastNorm, groups: Callable[[int], Iterable[_Group]]) -
 
 
 def _opened(lower: FloatArray, upper: FloatArray, rows: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """The intervals without some of them."""
+    """The data with some of the intervals removed."""
     low, high = lower.copy(), upper.copy()
     low[list(rows)], high[list(rows)] = -np.inf, np.inf
     return low, high
 
 
 def _intervals(runs: Trajectories, n: int, i: int, prior: Prior) -> tuple[Observations, list[int]]:
-    """As narrow as noise, disturbances and the prior's share of uncertain histories allow, and the row of each window.
+    """Intervals allowing for noise, disturbances and the prior's share of uncertain histories; and each window's row.
 
-    Windows with the same argument may contradict each other, because histories are uncertain; then the interval is what
+    Windows with the same argument may contradict each other, because histories are uncertain; the interval is then what
     lies between theirs.
     """
     half = measurement_bound(runs, n, i) + (0.0 if prior is None else prior.change(runs.initial_state_noise))

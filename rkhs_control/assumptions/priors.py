@@ -1,9 +1,9 @@
-"""Prior models: what is known, or fitted, of a plant before its kernel describes the rest.
+"""Prior models: what is known about a plant, or fitted to it, before a kernel describes the rest.
 
-Bounds are of the residual `f - m`, and so is the norm bound, which then need not pay for offsets and trends. `m` is
-a fixed function and no assumption: whatever it is, `m` plus the bounds of the residual bounds the plant, if the norm
-bound is one of the residual. Where arguments are uncertain, an affine `m` changes by its slopes, exactly; of a model,
-somebody must say how steep it can be.
+Bounds are on the residual `f - m`, and so is the norm bound, which then need not pay for offsets and trends. `m` is a
+fixed function, not an assumption: whatever it is, `m` plus bounds on the residual bounds the plant, if the norm bound
+holds for the residual. Where arguments are uncertain, an affine `m` changes exactly by its slopes; for a model, the
+user must say how steep it can be.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class AffinePrior:
 
     @classmethod
     def fitted(cls, Z: FloatArray, y: FloatArray, noise: float = 0.0) -> AffinePrior:
-        """To outputs that may be off by `noise`; what these do not tell of its slopes is taken to be zero."""
+        """Fitted to outputs that may be off by `noise`; slopes that these do not determine are taken to be zero."""
         slopes = AffineFit.of(Z, y, noise).slopes
         return cls(float(y.mean() - slopes @ Z.mean(axis=0)), tuple(slopes.tolist()))
 
     def __call__(self, Z: FloatArray) -> FloatArray:
-        """`m` at every row of `Z`, but for rounding."""
+        """`m` at every row of `Z`, up to rounding."""
         values: FloatArray = self.offset + Z @ np.array(self.slopes)
         return values
 
     def error(self, Z: FloatArray) -> FloatArray:
-        """What rounding may have done to these values, at most."""
+        """A bound on the rounding error of these values."""
         size = abs(self.offset) + np.abs(Z) @ np.abs(self.slopes)
         return (len(self.slopes) + 8) * (UNIT_ROUNDOFF * size + math.ulp(0.0))  # products may underflow
 
@@ -55,7 +55,7 @@ class AffinePrior:
         return dot_up(np.abs(self.slopes)[: len(noise)], noise) if np.any(noise) else 0.0
 
     def blur(self, noise: FloatArray) -> float:
-        """What of that its slopes do not tell: nothing."""
+        """The part of that change which the slopes do not explain: none."""
         return 0.0
 
     def gradient(self, z: FloatArray) -> FloatArray:
@@ -64,22 +64,22 @@ class AffinePrior:
 
 
 class AffineFit(NamedTuple):
-    """Slopes by ridge regression, and by how much they may be off along the principal directions of the arguments.
+    """Slopes by ridge regression, and how far they may be off along the principal directions of the arguments.
 
     Arguments are centred and scaled. A unit of each is then expected to change the output by about its spread, and the
-    data correct that as far as noise, or what is not affine, lets them. Least squares would make slopes of a thousand
-    times as much where inputs hardly differ from a function of the state: those of a feedback, for one.
+    data correct that as far as noise, or non-affine behaviour, allows. Least squares would give slopes a thousand times
+    larger where inputs are almost a function of the state, as under feedback.
     """
 
     slopes: FloatArray
     doubts: FloatArray
-    """`(n_directions, n_dims)`: each row is a change of the slopes that the data do not rule out."""
+    """`(n_directions, n_dims)`: each row is a change in the slopes that the data do not rule out."""
 
     @classmethod
     def of(cls, Z: FloatArray, y: FloatArray, noise: float, blur: FloatArray | None = None) -> AffineFit:
         """For outputs `y` at the rows of `Z`, whose first coordinates may be off by `blur`.
 
-        That arguments differ because of noise tells nothing of slopes.
+        Differences between arguments that are due to noise say nothing about slopes.
         """
         spread, rest, size = Z.std(axis=0), y - y.mean(), float(y.std())
         spread = np.where(spread > 0.0, spread, 1.0)
@@ -100,7 +100,7 @@ class AffineFit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PriorModel:
-    """A model of the user's as a prior: what the data then bound is what it gets wrong.
+    """The user's own model as a prior: the data then bound its error.
 
     Parameters
     ----------
@@ -108,10 +108,10 @@ class PriorModel:
         Outputs at a step must not depend on inputs after it. Its values are taken as they are, and go into certificates
         as assumed.
     steepness : (n_history,), optional
-        How much an output can change at most per unit of each entry of the history. It is needed where histories are
-        uncertain, and assumed.
+        The most that an output can change per unit of each entry of the history. It is needed where histories are
+        uncertain, and is assumed.
     name : str
-        What it is called in certificates and reports.
+        Its name in certificates and reports.
     """
 
     function: Callable[[FloatArray, FloatArray], npt.ArrayLike]
@@ -164,7 +164,7 @@ class StepOfModel:
 
     @property
     def slopes(self) -> tuple[float, ...]:
-        """None are known exactly; `blur` has what it can change."""
+        """None are known exactly; `blur` covers the change."""
         return (0.0,) * self.n_history
 
     def change(self, noise: FloatArray) -> float:
@@ -180,7 +180,7 @@ class StepOfModel:
         return dot_up(np.array(self.model.steepness), noise)
 
     def blur(self, noise: FloatArray) -> float:
-        """All of that."""
+        """All of the change."""
         return self.change(noise)
 
     def gradient(self, z: FloatArray) -> FloatArray:
@@ -194,7 +194,7 @@ Prior = AffinePrior | StepOfModel | None
 
 
 def fitted_priors(runs: Trajectories) -> tuple[tuple[AffinePrior, ...], ...]:
-    """Affine ones for every step and state."""
+    """Fitted affine priors for every step and state."""
     return tuple(
         tuple(AffinePrior.fitted(*_known(runs, n, i)) for i in range(runs.n_states)) for n in range(1, runs.horizon + 1)
     )
@@ -206,7 +206,7 @@ def _known(runs: Trajectories, n: int, i: int) -> tuple[FloatArray, FloatArray, 
 
 
 def norm_left_open(prior: Prior, runs: Trajectories, n: int, i: int, slope_variance: FloatArray) -> float:
-    """Of the steepest affine function that the runs cannot tell from a fitted prior; zero for other priors.
+    """Norm of the steepest affine function that the runs cannot distinguish from a fitted prior; zero for other priors.
 
     `slope_variance` is that of the kernel, by dimension: a slope of `a_j` takes a norm of `|a_j| / sqrt(variance_j)`.
     """
@@ -218,11 +218,11 @@ def norm_left_open(prior: Prior, runs: Trajectories, n: int, i: int, slope_varia
 
 
 GivenPrior = Literal["affine"] | PriorModel | Callable[[FloatArray, FloatArray], npt.ArrayLike] | None
-"""None, a fit to the runs, or a model of the user's."""
+"""None, a fit to the runs, or the user's own model."""
 
 
 def as_given(prior: object) -> Literal["affine"] | PriorModel | None:
-    """A prior that is one."""
+    """The given prior, checked."""
     if prior is None or isinstance(prior, PriorModel):
         return prior
     if prior == "affine":
@@ -233,7 +233,7 @@ def as_given(prior: object) -> Literal["affine"] | PriorModel | None:
 
 
 def priors_for(given: GivenPrior, runs: Trajectories) -> tuple[tuple[Prior, ...], ...]:
-    """Those that are meant, for every step and state."""
+    """The requested priors, for every step and state."""
     prior = as_given(given)
     if prior is None:
         return ((None,) * runs.n_states,) * runs.horizon
@@ -245,7 +245,7 @@ def priors_for(given: GivenPrior, runs: Trajectories) -> tuple[tuple[Prior, ...]
 
 
 def residual(prior: Prior, Z: FloatArray, y: FloatArray, bound: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-    """`y - m(z)` in doubles, and the bound of how far that is from the truth's, which rounding enlarges."""
+    """`y - m(z)` in doubles, and the bound on its distance from the true residual, enlarged for rounding."""
     if prior is None:
         return y, np.broadcast_to(np.asarray(bound, dtype=np.float64), y.shape)
     rest = y - prior(Z)

@@ -1,4 +1,4 @@
-"""In which steps values were recorded: the largest step that nearly all differences are multiples of."""
+"""The quantisation step of recorded values: the largest step that nearly all differences are multiples of."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import numpy as np
 from ..data.arrays import FloatArray
 
 _SAME = 1e-9
-"""Values nearer to each other than this share of the largest were computed from the same reading."""
+"""Values closer to each other than this share of the largest come from the same reading."""
 _OFF = 0.1
-"""Rounding to decimals may move a difference by this share of a step."""
+"""Rounding to decimals may change a difference by this share of a step."""
 _UNSURE = 0.25
-"""Differences that are further from a multiple of a step that is only known roughly do not count towards it."""
+"""Differences further than this from a multiple of a roughly known step do not count towards it."""
 _AGREEING = 0.99
 """The share of the differences that must be multiples of a step."""
 _SMALLEST_GAPS, _DIVISORS = 5, 4
-"""A step is looked for among so many of the smallest differences, and their halves, thirds, ..."""
+"""The step is searched among this many of the smallest differences, and their halves, thirds, ..."""
 _FEW = 8
 """Fewer differences than this may agree by chance, unless values repeat."""
 
 
 def quantisation_step(values: FloatArray) -> float:
-    """The step in which the values were recorded; 0.0 where none is found.
+    """The quantisation step of the values; 0.0 where none is found.
 
-    Distinct values are sorted, and a step is one that all gaps between neighbours are multiples of, up to what printing
-    decimals may have lost. A step that is right for small gaps is then refined by their sum, the range of the values,
-    which holds so many steps that rounding hardly matters. A step much finer than the gaps is not found; it is small
-    beside whatever else moves the values.
+    Distinct values are sorted; all gaps between neighbours are multiples of the step, up to what printing decimals may
+    have lost. A step that is right for small gaps is then refined by their sum, the range of the values, which contains
+    so many steps that rounding hardly matters. A step much finer than the gaps is not found; it is small compared with
+    whatever else moves the values.
     """
     distinct = np.unique(values)
     gaps = np.diff(distinct)
@@ -44,7 +44,7 @@ def quantisation_step(values: FloatArray) -> float:
 
 
 def _refined(gaps: FloatArray, step: float) -> float:
-    """The step by longer and longer gaps, each of so few steps that the estimate before tells their number."""
+    """Refine the step with longer and longer gaps, each short enough for the previous estimate to count its steps."""
     for longest in (4.0, 16.0, 64.0, np.inf):
         counts = np.round(gaps / step)
         known = (counts >= 1.0) & (counts <= longest) & (np.abs(gaps / step - counts) <= _UNSURE)

@@ -1,4 +1,4 @@
-"""Nominal models: kernel ridge regression, the minimum-norm regressor, and cross-validation to choose between."""
+"""Nominal models: kernel ridge regression, the minimum-norm regressor, and cross-validation to choose among them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .priors import AffinePrior, StepOfModel
 Lengthscale = float | Sequence[float]
 """A number, or one per dimension."""
 Fold = tuple[IndexArray, IndexArray]
-"""What is held out, and what is kept to learn from."""
+"""Indices that are held out, and those kept to learn from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class KernelModel:
 
 @dataclass(frozen=True, eq=False)
 class ModelWithPrior:
-    """`m(x) + s(x)`: a prior, and a kernel model of what it leaves."""
+    """`m(x) + s(x)`: a prior, and a kernel model of its residual."""
 
     prior: AffinePrior | StepOfModel
     rest: KernelModel
@@ -88,7 +88,7 @@ NominalModel = KernelModel | ModelWithPrior
 
 
 def kernel_ridge(data: Observations, kernel: Kernel, regularisation: float) -> KernelModel:
-    """`weights = (K + regularisation I)^-1 y`, with `y` the middles of the intervals."""
+    """`weights = (K + regularisation I)^-1 y`, with `y` the midpoints of the intervals."""
     positive(regularisation, "regularisation")
     try:
         return KernelModel(data.X, kernel, _ridge_weights(kernel(data.X), regularisation, data.centre))
@@ -110,7 +110,7 @@ def minimum_norm(data: Observations, kernel: Kernel) -> KernelModel:
 
 @dataclass(frozen=True, eq=False)
 class CrossValidation:
-    """Mean squared error on held-out data for each `(lengthscale, regularisation)`, and the pair with the least."""
+    """Mean squared held-out error for each `(lengthscale, regularisation)`, and the best pair."""
 
     lengthscales: Sequence[Lengthscale]
     regularisations: FloatArray
@@ -132,8 +132,8 @@ def cross_validate(
     """k-fold cross-validation of kernel ridge regression over lengthscales and regularisations.
 
     `kernel` makes a kernel from a lengthscale (a number, or one per dimension); `rng` shuffles the data into folds, and
-    without one every `folds`-th datum makes a fold. Folds may be given as pairs of indices, of what is held out and of
-    what is kept: windows of a recording share samples with their neighbours, and must not be judged by those.
+    without one every `folds`-th datum goes into a fold. Folds may be given as pairs of indices, held out and kept:
+    windows of a recording share samples with their neighbours, and must not be judged by these.
     """
     ridge, errors_of = _held_out(data, lengthscales, regularisations, folds, kernel, rng)
     errors = [errors_of(scale, ridge) for scale in lengthscales]
@@ -154,10 +154,10 @@ def cross_validate_per_dimension(
     """One lengthscale per dimension, by coordinate descent of the held-out error from the best of `cross_validate`.
 
     A sweep takes the dimensions in turn and multiplies or divides the lengthscale by a step as long as that lowers the
-    error; then it chooses the regularisation again. The first sweep moves none more than once, lest it run off while
-    the others are still wrong. The step is 4, and 2 from the third sweep on, or sooner if 4 changes nothing; `sweeps`
-    is the largest number, and where 2 changes nothing the search ends. No lengthscale leaves its start by more than a
-    factor of 64, which that of a dimension that does not matter may reach. The folds are those of `cross_validate`
+    error; then it chooses the regularisation again. The first sweep moves each at most once, so that none runs away
+    while the others are still wrong. The step is 4, and 2 from the third sweep on, or sooner if 4 changes nothing;
+    `sweeps` is the maximum number of sweeps, and the search ends where 2 changes nothing. No lengthscale moves from its
+    start by more than a factor of 64, which an irrelevant dimension may reach. The folds are those of `cross_validate`
     with the same `rng`.
 
     In the result, `lengthscales` are tuples, the given ones followed by what each sweep arrived at (where it changed
@@ -196,7 +196,7 @@ def _ridge_weights(K: FloatArray, regularisation: float, y: FloatArray) -> Float
 
 
 def _kernel_matrix(kernel: Kernel, X: FloatArray) -> FloatArray:
-    """`kernel(X)` in less than half the time: by symmetry, and in blocks that fit the cache."""
+    """`kernel(X)` in less than half the time, by symmetry and in blocks that fit the cache."""
     K = np.empty((len(X), len(X)))
     for i in range(0, len(X), 50):
         block = kernel(X[i:], X[i : i + 50])
@@ -212,7 +212,7 @@ def _held_out(
     kernel: Callable[[Lengthscale], Kernel],
     rng: np.random.Generator | None,
 ) -> tuple[FloatArray, Callable[[Lengthscale, FloatArray], FloatArray]]:
-    """The regularisations, and the function of a lengthscale and of regularisations that cross-validation minimises.
+    """The regularisations, and the function of lengthscale and regularisations that cross-validation minimises.
 
     The function is the mean squared held-out error, shape `(n_regularisations,)`, with the same folds at every call.
     """
@@ -247,7 +247,7 @@ def _folds(n: int, folds: int, rng: np.random.Generator | None) -> list[Fold]:
 
 
 def held_out_errors(data: Observations, kernel: Kernel, regularisation: float, folds: Sequence[Fold]) -> FloatArray:
-    """By how much every datum that some fold holds out misses the prediction from what the fold keeps."""
+    """The error of every held-out datum, predicted from the data that its fold keeps."""
     K, y = _kernel_matrix(kernel, data.X), data.centre
     errors = [
         y[held] - K[np.ix_(held, kept)] @ _ridge_weights(K[np.ix_(kept, kept)], regularisation, y[kept])
@@ -257,7 +257,7 @@ def held_out_errors(data: Observations, kernel: Kernel, regularisation: float, f
 
 
 def _least(errors: Sequence[FloatArray]) -> tuple[int, int]:
-    """The indices of the lengthscale and of the regularisation with the least error."""
+    """The indices of the lengthscale and the regularisation with the least error."""
     if not np.isfinite(errors).any():
         raise InputError("the kernel matrix was numerically singular for every candidate; raise the regularisations")
     best, chosen = np.unravel_index(np.argmin(errors), np.shape(errors))
@@ -279,7 +279,7 @@ def _sweep(
     *,
     once: bool,
 ) -> tuple[float, ...]:
-    """Each lengthscale in turn, times `step` as long as the error falls, or divided by it: whichever ends lower."""
+    """Each lengthscale in turn, multiplied or divided by `step` while the error falls: whichever ends lower."""
 
     def walk(error: float, scales: tuple[float, ...], j: int, factor: float) -> tuple[float, tuple[float, ...]]:
         lowest, highest = max(start[j] / 64.0, 1.0 / LARGEST), min(64.0 * start[j], LARGEST)

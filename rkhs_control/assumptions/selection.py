@@ -1,6 +1,6 @@
-"""Choosing what a predictor assumes: kernels by cross-validation, norm bounds by estimate, for every step and state.
+"""Choosing what a predictor assumes, per step and state: kernels by cross-validation, norm bounds by estimation.
 
-What is chosen is an assumption, not a proof. Runs that had no part in the choice can refute it.
+The choice is an assumption, not a proof. Runs that played no part in it can refute it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from .norms import TINY, NormBound, norm_growth
 from .priors import GivenPrior, Prior, priors_for
 
 SHARES = (0.25, 0.5, 1.0)
-"""Of the data, on which the least norm is watched as it grows."""
+"""Shares of the data for which the growth of the least norm is tracked."""
 
 _SETTLED = 1.5
-"""A least norm that the second half of the data raises by no more than this factor has settled; smooth plants stay
-below 1.3 with a hundred runs or more, saturation, dead zones and stiction come to between 2 and 25."""
+"""A least norm has settled if the second half of the data raises it by at most this factor; smooth plants stay below
+1.3 with a hundred runs or more, while saturation, dead zones and stiction reach 2 to 25."""
 _SETTLED_REST = 2.0
-"""What a prior leaves is small beside the noise, and its least norm settles later."""
+"""The residual of a prior is small compared with the noise, and its least norm settles later."""
 
 
 _RESIDUAL_GROWTH = (1.0, 1.2, 1.5, 2.0, 3.0)
-"""By how much the residual bound of a selection's runs may have to grow for all runs."""
+"""Factors by which the residual bound of the selection's runs may have to grow for all runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +55,12 @@ class Selection:
     priors: Sequence[Sequence[Prior]]
     state_names: tuple[str, ...]
     residual_bound: FloatArray | None = None
-    """By step and state, where measured histories are taken as the arguments: what they leave open, estimated."""
+    """By step and state, where measured histories are the arguments: the estimated residual bound."""
     comparison: Comparison = NOTHING_COMPARED
-    """The formulations that were compared, if any were."""
+    """The formulations that were compared, if any."""
 
     def runs_like(self, runs: Trajectories) -> Trajectories:
-        """The runs as this formulation takes them."""
+        """The runs as this formulation treats them."""
         if self.residual_bound is None:
             return runs
         return replace(
@@ -71,7 +71,7 @@ class Selection:
         )
 
     def _settled(self, n: int, name: str) -> float:
-        """By which factor the second half of the data may raise a least norm; any, where the bound rests on another."""
+        """The factor that the second half of the data may raise a least norm by; infinite if it decides nothing."""
         i = self.state_names.index(name)
         bound = self.norm_bounds[n - 1][i]
         if float(self.growth[n - 1][i][-1]) * (bound.safety_factor or 1.0) < 0.5 * bound.value:
@@ -80,7 +80,7 @@ class Selection:
 
     @property
     def doubt(self) -> str:
-        """Which norm estimates have not settled, the worst first, and what to do; empty where all have."""
+        """Which norm estimates have not settled, worst first, and what to do; empty if all have."""
         factors = {
             (n, name): norms[-1] / norms[-2] if norms[-2] > 0.0 else 1.0
             for n, row in enumerate(self.growth, start=1)
@@ -137,24 +137,23 @@ def select_assumptions(
     ----------
     lengthscales : candidates, numbers or one per coordinate of `z` at the last step (the first ones serve shorter
         sequences); by default multiples of the standard deviation of each coordinate
-    per_dimension : start from the best candidate and go on to a lengthscale for every coordinate
-    kernel : the name of one of `FAMILIES`, such as "matern52", or what makes a kernel from a lengthscale
+    per_dimension : refine the best candidate to one lengthscale per coordinate
+    kernel : the name of one of `FAMILIES`, such as "matern52", or a function from a lengthscale to a kernel
     norm_estimate : `"least_norm"`, the least norm of a function through the intervals, or `"interpolant"`, the paper's
-        Appendix A, which takes the outputs as free of noise and is far larger where they are not; no estimate is below
-        the norm of a bump as high as the noise bound, which could hide in the noise
-    safety_factor : the norm bound is the estimate times this. What it costs depends on the data: where noise limits
-        what can be told, 3 instead of 1.5 widens boxes by a fifth; with few data or uncertain histories it can double
-        them.
-    prior : `"affine"` subtracts an affine function of the arguments, fitted to the runs, before anything else: kernels
-        and norm bounds are then those of the rest. A function `(history, inputs) -> (n_steps, n_outputs)`, or a
+        Appendix A, which takes the outputs as noise-free and is far larger where they are not; no estimate is below the
+        norm of a bump as high as the noise bound, which could hide in the noise
+    safety_factor : the norm bound is the estimate times this. Its cost depends on the data: where noise is the limiting
+    factor, 3 instead of 1.5 widens boxes by a fifth; with few data or uncertain histories it can double them. prior :
+    `"affine"` subtracts an affine function of the arguments, fitted to the runs, before anything else: kernels and norm
+    bounds then describe the residual. A function `(history, inputs) -> (n_steps, n_outputs)`, or a
         `PriorModel` made of one, is taken as it is.
     residual_shares : (n_steps, n_states)
-        Take the measured histories as the arguments, and bound what they leave open: by so large a share of the worst
-        error of predictions of what was held out, less the noise bound, and by their root mean square at least.
-    selection_runs : kernels are chosen with at most so many runs; norms are estimated from all
-    longest : of lengthscales that predict nearly as well as the best, take the longest instead of the shortest, which
-        assumes less
-    initial_state_noise : how far recorded initial states may be from the true ones, instead of what `runs` say of that
+        Take the measured histories as the arguments, and bound the residual: by this share of the worst held-out
+        prediction error, minus the noise bound, and at least by the root mean square error.
+    selection_runs : maximum number of runs used to choose kernels; norms are estimated from all
+    longest : among lengthscales that predict nearly as well as the best, take the longest instead of the shortest,
+    which assumes less initial_state_noise : how far recorded initial states may be from the true ones, instead of the
+    value in `runs`
     """
     settings = Settings(
         lengthscales,
@@ -224,11 +223,11 @@ def _choose(
 def with_floor(
     estimate: NormBound, found: Nominal, bound: float, safety_factor: float, *, is_tested: bool
 ) -> NormBound:
-    """The estimate times the safety factor, and not below what could hide in the noise.
+    """The estimate times the safety factor, but not below what could hide in the noise.
 
-    That is a bump as high as the noise bound, and how far the slopes of a prior may be off in directions that the data
-    hardly vary in. Where held-out blocks test the bounds, the bump counts without the safety factor, and nothing else;
-    elsewhere the norm of the nominal model of what a prior leaves is the estimate where that is larger.
+    That is a bump as high as the noise bound, and possible errors in a prior's slopes along directions in which the
+    data hardly vary. Where held-out blocks test the bounds, only the bump counts, without the safety factor; elsewhere,
+    the norm of the nominal model of a prior's residual is the estimate if it is larger.
     """
     bump = bound / math.sqrt(found.kernel.variance)
     hidden = [(bump, 1.0 if is_tested else safety_factor, "a bump as high as the noise bound")]
@@ -246,10 +245,10 @@ def with_floor(
 
 
 def residual_bound(found: Nominal, share: float, noise: float) -> float:
-    """What measured histories leave open, beyond the noise of the sensor.
+    """A bound on what measured histories leave unexplained, beyond sensor noise.
 
-    It is never below the root mean square of the errors: a noise bound that was made for rare spikes must not explain
-    all of them.
+    It is never below the root mean square of the errors: a noise bound meant for rare spikes must not explain all of
+    them.
     """
     typical = float(np.sqrt(np.mean(found.errors**2)))
     return max(typical, share * float(np.abs(found.errors).max()) - noise)
@@ -266,9 +265,9 @@ def _residual_of_all(
     noise: float,
     disturbance: float,
 ) -> float:
-    """A residual bound for all runs: what the selection's runs say, and more where the others do not agree with it.
+    """A residual bound for all runs: that of the selection's runs, enlarged where the others disagree with it.
 
-    Among many windows some are further off than among a few. A bound that is too small for them shows in a least norm
+    Among many windows, some are further off than among a few. A bound that is too small for them shows in a least norm
     far above that of the selection's runs.
     """
     few = settings.subset(runs)
@@ -284,7 +283,7 @@ def _residual_of_all(
 def _growth(data: Observations, kernel: Kernel, *, in_blocks: bool) -> FloatArray:
     """Least norms through `SHARES` of the data.
 
-    A share is the first so many of them where they are windows of recordings, and otherwise spread evenly.
+    For windows of recordings, a share is the first part of the data; otherwise it is spread evenly.
     """
     shares = [np.arange(len(data)) < share * len(data) for share in SHARES]
     if not in_blocks:

@@ -1,4 +1,4 @@
-"""What recorded columns show of themselves: those that do not move, ties, outliers, and noise bounds beside signals."""
+"""What recorded columns show by themselves: constant values, ties, outliers, and noise bounds versus signals."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ..data.trajectories import Trajectories
 from .findings import Finding
 
 UNUSED_SHARE = 0.98
-"""A column that has one value in so many of its samples hardly says anything."""
+"""A column with a single value in this share of its samples says hardly anything."""
 TIED_SHARE, TIED_TIMES = 0.05, 3.0
-"""Saturation: the share of samples at an extreme, and how much more often than the values next to it."""
+"""Saturation: the share of samples at an extreme, and how much more often it occurs than the values next to it."""
 FEW_LEVELS, FEW_SAMPLES = 5, 50
-"""So few values are levels, if there are at least so many samples."""
+"""At most this many values are levels, if there are at least this many samples."""
 ON_GRID = 0.1
-"""Values are quantised if no two are apart by further than this from a multiple of the smallest step."""
+"""Values are quantised if all differences are within this of a multiple of the smallest step."""
 OUTLIER_TIMES, NEIGHBOURS = 8.0, 4
-"""An outlier jumps away and back by so many times the largest step among its neighbours, so many on either side."""
+"""An outlier jumps away and back by this multiple of the largest step among its neighbours, this many per side."""
 VACUOUS_SHARE = 0.3
-"""Of the range of a signal: a larger noise bound leaves little to say."""
+"""Share of a signal's range: a larger noise bound leaves little information."""
 SCATTER_SPANS = 20
-"""The scatter from sample to sample is judged from at least so many stretches of held inputs."""
+"""Minimum number of stretches of held inputs for judging the scatter from sample to sample."""
 
 
 class Stretch(NamedTuple):
@@ -32,7 +32,7 @@ class Stretch(NamedTuple):
 
     recording: int
     first: int
-    """The step of its recording that it begins with."""
+    """The step of its recording at which it begins."""
     outputs: FloatArray
     inputs: FloatArray
 
@@ -42,7 +42,7 @@ Signal = tuple[Stretch, FloatArray]
 
 
 def stretches(runs: Trajectories) -> list[Stretch]:
-    """The recordings that runs, or windows of them, cover; every sample once."""
+    """The recordings covered by runs or windows; every sample once."""
     found = []
     for recording in np.unique(runs.origins[:, 0]):
         mine = runs.origins[:, 0] == recording
@@ -58,7 +58,7 @@ def stretches(runs: Trajectories) -> list[Stretch]:
 
 
 def of_columns(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:
-    """All that the columns show, one after the other."""
+    """All findings about the columns, one after another."""
     outputs = np.concatenate([part.outputs for part in parts])
     inputs = np.concatenate([part.inputs for part in parts])
     noise = runs.noise_bound.max(axis=0)
@@ -107,7 +107,7 @@ class Levels(NamedTuple):
 
 
 def unused(name: str, levels: Levels, *, is_input: bool) -> Iterator[Finding]:
-    """A column that is constant, or nearly."""
+    """A column that is constant or nearly so."""
     commonest = int(levels.counts.argmax())
     value, share = levels.values[commonest], levels.counts[commonest] / levels.n_samples
     if len(levels.values) == 1 and is_input:
@@ -121,8 +121,8 @@ def unused(name: str, levels: Levels, *, is_input: bool) -> Iterator[Finding]:
         yield Finding(
             "problem",
             name,
-            f"{name} is {value:.6g} in all samples: a sensor that is stuck or not connected tells nothing; leave this "
-            "column out, or mend it and record again",
+            f"{name} is {value:.6g} in all samples: a stuck or disconnected sensor tells nothing; leave this "
+            "column out, or fix it and record again",
         )
     elif share >= UNUSED_SHARE and levels.n_samples >= FEW_SAMPLES:
         seen = "what it does was" if is_input else "whatever moves it was"
@@ -163,7 +163,7 @@ def coarse(name: str, levels: Levels, noise_bound: float) -> Iterator[Finding]:
         )
     gaps = np.diff(levels.values)
     step = float(gaps.min())
-    with np.errstate(over="ignore", invalid="ignore"):  # values of wild scales are no grid
+    with np.errstate(over="ignore", invalid="ignore"):  # values on wildly different scales form no grid
         is_grid = bool((np.abs(gaps / step - np.round(gaps / step)) < ON_GRID).all())
     if is_grid and noise_bound < 0.499 * step:
         yield Finding(
@@ -175,7 +175,7 @@ def coarse(name: str, levels: Levels, noise_bound: float) -> Iterator[Finding]:
 
 
 def noise_against_signal(name: str, levels: Levels, noise_bound: float) -> Iterator[Finding]:
-    """A noise bound that is zero, or large beside all that was seen."""
+    """A noise bound that is zero, or large compared with everything recorded."""
     share = noise_bound / levels.range
     if noise_bound == 0.0:
         yield Finding(
@@ -189,8 +189,8 @@ def noise_against_signal(name: str, levels: Levels, noise_bound: float) -> Itera
             "problem" if share >= 0.5 else "warning",
             name,
             f"the noise bound of {name}, {noise_bound:.3g}, is {percent(share)} of its recorded range of "
-            f"{levels.range:.3g}: boxes will be about as wide as all that was seen; record larger movements, or defend "
-            "a smaller bound",
+            f"{levels.range:.3g}: boxes will be about as wide as everything that was seen; record larger movements, "
+            "or justify a smaller bound",
         )
 
 
@@ -207,13 +207,13 @@ def outliers(name: str, signals: Sequence[Signal], noise_bound: float, every: in
             "warning",
             name,
             f"{name} goes from {before:.4g} to {value:.4g} and back to {after:.4g} at sample "
-            f"{every * (part.first + place)} of recording {part.recording}{more}: a glitch of the sensor makes norm "
-            "bounds large, or contradicts them; leave the stretch out, unless the plant did that",
+            f"{every * (part.first + place)} of recording {part.recording}{more}: a sensor glitch makes norm bounds "
+            "large, or contradicts them; leave the stretch out, unless the plant really did that",
         )
 
 
 def _jumps(signal: FloatArray, least: float) -> list[int]:
-    """The places of isolated samples."""
+    """The indices of isolated samples."""
     moves = np.diff(signal)
     back = np.minimum(np.abs(moves[:-1]), np.abs(moves[1:]))
     places = np.flatnonzero((moves[:-1] * moves[1:] < 0.0) & (back > least)) + 1
@@ -227,12 +227,12 @@ def _jumps(signal: FloatArray, least: float) -> list[int]:
 
 
 def scatter(name: str, signals: Sequence[Signal], noise_bound: float) -> Iterator[Finding]:
-    """Noise that shows where inputs are held: third differences leave little of what is smooth."""
+    """Noise that shows where inputs are held: third differences leave little of a smooth signal."""
     found = [np.empty(0)]
     for part, signal in signals:
         if len(part.inputs) >= 4:
             is_held = (np.diff(part.inputs, axis=0) == 0.0).all(axis=1)
-            calm = is_held[:-2] & is_held[1:-1] & is_held[2:]  # the input of the step before, too
+            calm = is_held[:-2] & is_held[1:-1] & is_held[2:]  # including the previous step's input
             found.append(np.abs(np.diff(signal, 3))[1:][calm])
     differences = np.concatenate(found)
     if len(differences) < SCATTER_SPANS:
@@ -243,6 +243,6 @@ def scatter(name: str, signals: Sequence[Signal], noise_bound: float) -> Iterato
             "warning",
             name,
             f"{name} scatters by about {deviation:.2g} (standard deviation) from sample to sample while inputs are "
-            f"held, but its noise bound is {noise_bound:.2g}: unless the plant itself moves that fast, raise the bound "
-            "to what the sensor may be off by at the worst",
+            f"held, but its noise bound is {noise_bound:.2g}: unless the plant itself moves that fast, raise the "
+            "bound to the sensor's worst-case error",
         )

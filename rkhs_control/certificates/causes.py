@@ -2,8 +2,8 @@
 
 The upper bound of `g` is `norm_bound || k_z - sum_i w_i k_{x_i} ||` plus the ends of intervals, each times its weight,
 and so is the lower one. What widens the intervals is known: noise, disturbances, uncertain histories of the recordings.
-By the envelope theorem these parts are also what a small change of each assumption would change. An uncertain start
-moves the prior by its slopes, and what the kernel describes by the rest of what it costs.
+By the envelope theorem, these parts are also the effect of a small change in each assumption. An uncertain start moves
+the prior by its slopes; the rest of its cost is due to what the kernel describes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .certificate import Certificate
 
 _FAR = 2.0
-"""A plan is far from the data where the nearest is so many times further than data are from each other."""
-_NEIGHBOURS = 200  # of the data tell how far that is
+"""A plan is far from the data if the nearest datum is this many times further away than data are from each other."""
+_NEIGHBOURS = 200  # data that determine that distance
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Cause:
 
 
 def causes_of(certificate: Certificate, n: int, i: int) -> tuple[Cause, ...]:
-    """Of the box of state `i` after `n + 1` steps, the largest share first; none where a method has no weights."""
+    """Causes for the box of state `i` after `n + 1` steps, largest share first; none where a method has no weights."""
     predictor, tube, question = certificate.predictor, certificate.tube, certificate.question
     envelope, runs, prior = predictor.envelope(n + 1, i), predictor.runs, predictor.priors[n][i]
     proofs = tube.witnesses[n, i]
@@ -68,12 +68,12 @@ def causes_of(certificate: Certificate, n: int, i: int) -> tuple[Cause, ...]:
 
 
 def _scales(kernel: object, z: FloatArray) -> FloatArray:
-    """By which distances are measured: the lengthscales of a kernel that has some."""
+    """Scales for measuring distances: the kernel's lengthscales, if it has any."""
     return np.broadcast_to(np.asarray(getattr(kernel, "lengthscale", 1.0), dtype=np.float64), z.shape)
 
 
 def _distance(z: FloatArray, X: FloatArray, scales: FloatArray) -> str:
-    """What is to blame for the part of the norm bound: that, or that no data are near."""
+    """What the norm bound's part is due to: the norm bound itself, or a lack of nearby data."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(X / scales)

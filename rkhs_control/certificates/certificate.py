@@ -27,7 +27,7 @@ from .margins import box_margins, constraint_names, input_violation
 from .shortcuts import Shown, explore
 
 LARGEST_FACTOR = 16.0
-"""Margins beyond this are not told apart: the longer a path, the more it takes, and the answer is the same."""
+"""Margins beyond this are not distinguished: a longer path takes more time, and the answer is the same."""
 
 
 class Verdict(Enum):
@@ -39,7 +39,7 @@ class Verdict(Enum):
 
 
 def factor_text(factor: float | None) -> str:
-    """Rounded down; nothing where it was not looked for, a dash where none would do, or the end of the search."""
+    """Rounded down; empty where it was not computed, a dash where none would do, or the end of the search."""
     if factor is None:
         return ""
     if factor == 0.0:
@@ -49,7 +49,7 @@ def factor_text(factor: float | None) -> str:
 
 @dataclass(frozen=True, eq=False, init=False)
 class Question:
-    """A plan, and the limits that it is to keep; `ask` a predictor.
+    """A plan, and the limits that it should keep; `ask` a predictor.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Question:
         return replace(self, initial_state_noise=noise).answered(predictor, limits, tube)
 
     def answered(self, predictor: MultiStepPredictor, limits: PlacedLimits, tube: Tube) -> Certificate:
-        """The answer with a tube that the predictor made for this plan."""
+        """The answer, given the predictor's tube for this plan."""
         margins, hopes = box_margins(tube.lower, tube.upper, limits.polytope)
         violation = input_violation(self.inputs, limits, predictor.runs.input_names)
         is_certain = predictor.method.is_certain
@@ -127,7 +127,7 @@ class Certificate:
     """Likewise for the part of the box that is furthest inside; negative where the whole box is outside."""
     constraint_names: tuple[str, ...]
     input_violation: str | None
-    """What the inputs themselves break, if anything."""
+    """The limit that the inputs themselves break, if any."""
     question: Question
     limits: PlacedLimits
     """Those of the question, in the order of the predictor's states and inputs."""
@@ -135,12 +135,12 @@ class Certificate:
 
     @property
     def margin(self) -> float:
-        """The smallest of all margins; zero or more exactly if the states are certified."""
+        """The smallest of all margins; zero or more if and only if the states are certified."""
         return float(self.margins.min(initial=np.inf))
 
     @property
     def initial_state_noise(self) -> FloatArray:
-        """How far the true initial state may be from that of the question, `(n_states,)`."""
+        """How far the true initial state may be from the one in the question, `(n_states,)`."""
         return np.asarray(self.question.initial_state_noise)
 
     @property
@@ -180,11 +180,11 @@ class Certificate:
 
     @cached_property
     def noise_margin(self) -> float:
-        """Likewise the largest factor on all noise bounds, those of initial states included."""
+        """Likewise the largest factor on all noise bounds, including those of initial states."""
         return self._largest_factor("noise")
 
     def _largest_factor(self, assumption: str) -> float:
-        """As a factor grows, the data refute it, then the plan is certified with it, then not."""
+        """As a factor grows, it is first refuted by the data, then certifies the plan, then no longer does."""
         if self.verdict is Verdict.REFUTED:
             return 0.0
         low, high, is_certified = 0.0, 1.0, False
@@ -204,7 +204,7 @@ class Certificate:
     def _verdict_with(self, assumption: str, factor: float) -> Verdict | None:
         """Under assumptions changed by a factor; none where the data refute them.
 
-        Where nobody can tell whether they do, that is never counted in favour of a larger factor.
+        Where it cannot be decided whether they do, that never counts in favour of a larger factor.
         """
         if factor == 1.0:
             return self.verdict
@@ -224,11 +224,11 @@ class Certificate:
 
     @property
     def reason(self) -> str:
-        """Of an undecided plan: what the width of the worst box is mainly due to; empty for others."""
+        """For an undecided plan: what the width of the worst box is mainly due to; empty for others."""
         return f"its width is mainly due to {' and '.join(map(str, self.causes[:2]))}" if self.causes else ""
 
     def finding(self) -> str:
-        """The verdict, and where or by how much; what is said to be certain is never enlarged by rounding."""
+        """The verdict, and where or by how much; a guaranteed number is never enlarged by rounding."""
         if self.input_violation is not None:
             return f"{self.verdict.name}: {self.input_violation}"
         text = f"{self.verdict.name}: {self._where()}"
@@ -238,7 +238,7 @@ class Certificate:
 
     @cached_property
     def causes(self) -> tuple[Cause, ...]:
-        """Of an undecided plan: what makes the worst box as wide as it is, the largest share first."""
+        """For an undecided plan: what makes the worst box so wide, largest share first."""
         if self.verdict is not Verdict.UNDECIDED or self.margin >= 0.0:
             return ()
         n, constraint = divmod(int(self.margins.argmin()), self.margins.shape[1])
@@ -246,9 +246,9 @@ class Certificate:
         return causes_of(self, n, int(reach.argmax()))
 
     def _where(self) -> str:
-        """By how much the nearest box is inside the limits or, if one is not, where."""
+        """How far the nearest box is inside the limits or, if one is not, where."""
         if not self.constraint_names:
-            return "there is no limit of the states, so this promises nothing"
+            return "there is no limit on the states, so this promises nothing"
         if self.first_failure is None:
             return f"every box is inside the limits, the nearest by {rounded_down(self.margin)}"
         violation = self.first_violation
@@ -307,7 +307,7 @@ class Certificate:
         )
 
     def _binding(self) -> list[tuple[float, str]]:
-        """For every step the least margin, and the limit that it is to."""
+        """For every step, the least margin and its limit."""
         if not self.constraint_names:
             return []
         return [(float(row.min()), self.constraint_names[int(row.argmin())]) for row in self.margins]

@@ -21,7 +21,7 @@ def box_margins(lower: FloatArray, upper: FloatArray, polytope: Polytope) -> tup
 
 
 def _furthest_up(normals: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """The largest `normal . x` in every box, rounded up; exact for a plain limit of one state."""
+    """The largest `normal . x` in every box, rounded up; exact for a plain limit on one state."""
     used = normals != 0.0
     is_plain = (used.sum(axis=1) == 1) & (np.abs(normals).sum(axis=1) == 1.0)
     place, rows = used.argmax(axis=1), np.arange(len(normals))
@@ -33,7 +33,7 @@ def _furthest_up(normals: FloatArray, lower: FloatArray, upper: FloatArray) -> F
 
 
 def input_violation(plan: FloatArray, limits: PlacedLimits, names: tuple[str, ...]) -> str | None:
-    """The first input, or change of one, outside its limits; changes are exact."""
+    """The first input, or input change, outside its limits; changes are computed exactly."""
     inputs, changes = plan.tolist(), []
     if limits.rates is not None:
         exact = [[Fraction(u) for u in row] for row in inputs]
@@ -59,5 +59,5 @@ def constraint_names(limits: Box | Polytope, names: tuple[str, ...]) -> tuple[st
 
 
 def _exact(value: float) -> str:
-    """A number as the checker writes it: so that it reads back the same, without a point where it is whole."""
+    """A number as the checker writes it: it reads back the same, and whole numbers have no decimal point."""
     return repr(float(value) + 0.0).removesuffix(".0")

@@ -1,4 +1,4 @@
-"""The file beside certificates that tells how intervals were narrowed: samples, and weights for the slopes at each.
+"""The file beside certificates that records how intervals were narrowed: samples, and weights for their slopes.
 
 Nothing in it is assumed: `checker.py` evaluates the weights under the assumptions of a certificate.
 """
@@ -19,7 +19,7 @@ from .format import NarrowingPart
 
 
 def narrowing_part(predictor: MultiStepPredictor, n_steps: int) -> NarrowingPart | None:
-    """How a certificate of so many steps refers to the file; None where nothing was narrowed."""
+    """How a certificate of this many steps refers to the file; None where nothing was narrowed."""
     content = _content(predictor, n_steps)
     if not content:
         return None
@@ -28,13 +28,13 @@ def narrowing_part(predictor: MultiStepPredictor, n_steps: int) -> NarrowingPart
 
 
 def write_narrowing(predictor: MultiStepPredictor, n_steps: int, folder: Path) -> None:
-    """Write the file, of which all certificates of a predictor in the same folder need only one."""
+    """Write the file; all certificates of a predictor in the same folder share one."""
     part = narrowing_part(predictor, n_steps)
     if part is not None and not (folder / part.name).exists():
         (folder / part.name).write_bytes(_content(predictor, n_steps))
 
 
-@lru_cache(maxsize=1)  # plans are saved one after the other
+@lru_cache(maxsize=1)  # plans are saved one after another
 def _content(predictor: MultiStepPredictor, n_steps: int) -> bytes:
     """The bytes of the file; none where nothing was narrowed."""
     runs, arrays = predictor.runs, dict[str, npt.NDArray[Any]]()

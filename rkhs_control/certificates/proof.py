@@ -1,6 +1,6 @@
 """The file of a certificate: everything that a checker needs, without trusting anything here.
 
-What a file of a region has in common with it is here, too.
+What it shares with the file of a region is also here.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ if TYPE_CHECKING:
     from .certificate import Certificate
 
 _GIVEN = "given with the runs"
-_OF_RESIDUAL_BOUNDS = "estimated: what measured histories leave open in predictions of what was held out"
+_OF_RESIDUAL_BOUNDS = "estimated: what measured histories leave open in predictions of held-out data"
 
 
 def certificate_file(certificate: Certificate, data_file: str | Path | None, seed: int | None) -> CertificateFile:
     """The content of `Certificate.save`."""
     predictor, question, tube = certificate.predictor, certificate.question, certificate.tube
     if not certificate.constraint_names:
-        raise InputError("without a limit of the states a certificate would promise nothing, and is not written")
+        raise InputError("without a limit on the states a certificate would promise nothing, and is not written")
     n_steps, n_states = tube.lower.shape
     recorded = Recorded.of(predictor, n_steps, data_file)
     return CertificateFile(
@@ -90,7 +90,7 @@ def certificate_file(certificate: Certificate, data_file: str | Path | None, see
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """All that was recorded, functions that fit it by step and state, and the file that it was read from, if any."""
+    """All recordings, the functions that fit them by step and state, and the file they were read from, if any."""
 
     file: FilePart | None
     functions: list[list[Function]]
@@ -108,7 +108,7 @@ class Recorded:
 
 
 def data_part(predictor: MultiStepPredictor, n_steps: int, recorded: Recorded) -> DataPart:
-    """The recordings behind proofs of so many steps."""
+    """The recordings behind proofs of this many steps."""
     return DataPart(
         narrowing=narrowing_part(predictor, n_steps),
         n_runs=len(predictor.runs),
@@ -131,7 +131,7 @@ def made_with(seed: int | None) -> MadeWith:
 
 
 def _prior_part(prior: Prior, plans: FloatArray, recorded: FloatArray) -> AffineFunction | ModelValues | None:
-    """The prior; of a model, what it says at the plans and at all recorded arguments that will be looked up."""
+    """The prior; for a model, its values at the plans and at all recorded arguments that will be looked up."""
     if prior is None:
         return None
     if isinstance(prior, AffinePrior):
@@ -156,7 +156,7 @@ def _component(certificate: Certificate, n: int, i: int, recorded: Recorded) -> 
 
 
 def touched_by(predictor: MultiStepPredictor, proofs: Iterable[SetProof]) -> IndexArray:
-    """The rows of the samples that some witness rests on, in their order; refused where there are no witnesses."""
+    """The rows of the samples that some witness uses, in order; refused where there are no witnesses."""
     found = [np.empty(0, dtype=np.intp)]
     for witness in (witness for proof in proofs for witness in proof.witnesses):
         if witness is None:
@@ -166,7 +166,7 @@ def touched_by(predictor: MultiStepPredictor, proofs: Iterable[SetProof]) -> Ind
 
 
 def proof_part(bound: float, proof: SetProof, touched: IndexArray) -> Proof:
-    """A bound, with witnesses that refer to the rows of the samples which are written."""
+    """A bound, with witnesses that refer to the rows of the written samples."""
     return Proof(
         bound=float(bound),
         method=proof.method,
@@ -181,7 +181,7 @@ def proof_part(bound: float, proof: SetProof, touched: IndexArray) -> Proof:
 def assumptions(
     predictor: MultiStepPredictor, n: int, i: int, recorded: Recorded, plans: FloatArray, touched: IndexArray
 ) -> Assumptions:
-    """What bounds of state `i` after `n + 1` steps rest on; `plans` are the arguments that they are for."""
+    """What the bounds on state `i` after `n + 1` steps rest on; `plans` are the arguments they are for."""
     envelope, norm, runs = predictor.envelope(n + 1, i), predictor.norm_bounds[n][i], predictor.runs
     data = envelope.data
     return Assumptions(
@@ -202,20 +202,21 @@ def assumptions(
 
 
 def ends_of(box: Box | None) -> Ends | None:
-    """For a file: infinite ends are none."""
+    """For a file: infinite ends become null."""
     if box is None:
         return None
     lower, upper = ([x if math.isfinite(x) else None for x in end.tolist()] for end in (box.lower, box.upper))
     return Ends(lower=lower, upper=upper)
 
 
-@lru_cache(maxsize=1)  # they do not depend on the plan, and plans are saved one after the other
+@lru_cache(maxsize=1)  # they do not depend on the plan, and plans are saved one after another
 def _consistent_functions(
     predictor: MultiStepPredictor, n_steps: int, file: Path | None, content: str
 ) -> tuple[bool, list[list[Function]], list[Trajectories]]:
-    """For every step and state a function that keeps the assumptions: through all runs, or all that the file holds.
+    """For every step and state, a function that satisfies the assumptions: through all runs, or all data in the file.
 
-    Also whether the runs are windows of what the file holds, whose `content` has this hash, and these runs or windows.
+    Also whether the runs are windows of the file's recordings, whose `content` has this hash, and these runs or
+    windows.
     """
     runs = predictor.runs
     is_windowed, recorded = (False, [runs] * n_steps) if file is None else _recorded(file, runs, n_steps)
@@ -238,13 +239,13 @@ def _consistent_functions(
 
 
 def _both(narrowed: Observations, recorded: Observations) -> Observations:
-    """The intervals of the runs, and of all that was recorded."""
+    """The intervals of the runs, and of all recordings."""
     parts = ((part.X, part.lower, part.upper) for part in (narrowed, recorded))
     return Observations.from_intervals(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _recorded(file: Path, runs: Trajectories, n_steps: int) -> tuple[bool, list[Trajectories]]:
-    """Whether runs are windows of what a file holds, and all runs or windows of 1, 2, ... steps that it holds."""
+    """Whether runs are windows of a file's recordings, and all its runs or windows of 1, 2, ... steps."""
     load = partial(
         load_trajectories,
         file,
@@ -255,7 +256,7 @@ def _recorded(file: Path, runs: Trajectories, n_steps: int) -> tuple[bool, list[
         initial_state_noise=runs.initial_state_noise,
     )
     whole = None
-    with suppress(InputError):  # runs of several lengths, or a file that the next attempt says what is wrong with
+    with suppress(InputError):  # runs of several lengths, or a file whose fault the next attempt will report
         whole = load() if runs.has_states and runs.shape.every == 1 else None
     if not (runs.has_states and runs.shape.every == 1):
         load = partial(load, **runs.shape._asdict())
@@ -272,7 +273,7 @@ def _recorded(file: Path, runs: Trajectories, n_steps: int) -> tuple[bool, list[
 
 
 def _with_noise(recorded: Trajectories, runs: Trajectories) -> Trajectories:
-    """What was recorded, with the noise bounds of the runs, which a file may not know."""
+    """The recordings, with the noise bounds of the runs, which a file may not contain."""
     bounds = {name: getattr(runs, name)[: recorded.horizon] for name in ("noise_bound", "disturbance_bound")}
     return replace(recorded, **bounds)
 

@@ -26,7 +26,7 @@ from ..prediction.tube import Tube
 from .shortcuts import Shown, explore
 
 _AT_ONCE = 20_000_000
-"""So many comparisons of points and cells are made at once."""
+"""Maximum number of comparisons of points and cells at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,24 +34,24 @@ class Cell:
     """States from all of which one plan keeps the limits up to its end, where its box lies in the region."""
 
     box: Box
-    """Of states, as they are measured."""
+    """Box of states, as measured."""
     x0: FloatArray
     reach: FloatArray
-    """True states are within this of `x0`: the box, and what measurements may be off."""
+    """True states are within this of `x0`: the box plus the measurement error."""
     inputs: FloatArray
     """`(n_steps, n_inputs)`."""
     tube: Tube
-    """What is proved for all these states, `n_steps` boxes."""
+    """The boxes proved for all these states, `n_steps` of them."""
 
 
 def start_of(box: Box, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A point, and how far from it the true state may be where the measured one is in a box."""
+    """A point, and how far from it the true state may be if the measured one is in a box."""
     middle, reach = box.around()
     return middle, np.where(noise > 0.0, up(reach + noise), reach)
 
 
 def widened(lower: FloatArray, upper: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Where measurements of states in a box may lie."""
+    """The box in which measurements of states in a box may lie."""
     return further_out(lower, -noise), further_out(upper, noise)
 
 
@@ -59,7 +59,7 @@ def widened(lower: FloatArray, upper: FloatArray, noise: FloatArray) -> tuple[Fl
 class InvariantRegion:
     """States from which the limits can be kept for ever, and the plans that do it; `invariant_region` finds one.
 
-    It holds as far as the assumptions of the predictor do. A region may be empty.
+    It holds if the assumptions of the predictor do. A region may be empty.
     """
 
     predictor: MultiStepPredictor
@@ -80,7 +80,7 @@ class InvariantRegion:
 
     @property
     def share(self) -> float:
-        """Of the volume of the limits."""
+        """Share of the volume of the limits."""
         whole = self.limits.states
         assert isinstance(whole, Box)
         parts = np.prod((self.upper - self.lower) / (whole.upper - whole.lower), axis=1)
@@ -88,7 +88,7 @@ class InvariantRegion:
 
     @property
     def longest(self) -> int:
-        """How many steps its plans have at most; zero where there is none."""
+        """Steps of its longest plan; zero if there is none."""
         return max((len(cell.inputs) for cell in self.cells), default=0)
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class InvariantRegion:
         )
 
     def cell_at(self, x: npt.ArrayLike) -> int | None:
-        """Which cell a measured state `(n_states,)` lies in; None outside the region."""
+        """Index of the cell that contains a measured state `(n_states,)`; None outside the region."""
         state = as_floats(x, "x")
         found = np.flatnonzero(np.all((self.lower <= state) & (state <= self.upper), axis=1))
         return int(found[0]) if len(found) else None
@@ -118,7 +118,7 @@ class InvariantRegion:
         return bool(found[0]) if np.ndim(x) == 1 else found
 
     def plan(self, x: npt.ArrayLike) -> FloatArray:
-        """The inputs `(n_steps, n_inputs)` that keep the limits from a measured state on, and end in the region."""
+        """The inputs `(n_steps, n_inputs)` that keep the limits from a measured state and end in the region."""
         at = self.cell_at(as_floats(x, "x"))
         if at is None:
             raise InputError(f"{as_floats(x, 'x').tolist()} is not in the region: nothing is certified for ever there")
@@ -134,13 +134,13 @@ class InvariantRegion:
         return next((n for n in steps if self.covers(tube.lower[n], tube.upper[n])), None)
 
     def require_serves(self, limits: PlacedLimits, noise: FloatArray) -> None:
-        """Refuse a loop with other limits, or with measurements that may be off by more."""
+        """Refuse a loop with other limits, or with larger measurement errors."""
         own, given = self.limits.polytope, limits.polytope
         if not (np.array_equal(own.normals, given.normals) and (own.offsets <= given.offsets).all()):
-            raise InputError("the region keeps other limits of the states than those of the loop: find one for these")
+            raise InputError("the region keeps other state limits than those of the loop: find a region for these")
         box, allowed = self.limits.input_box, limits.input_box
         if (box.lower < allowed.lower).any() or (box.upper > allowed.upper).any() or limits.has_rates:
-            raise InputError("the plans of the region need not keep the limits of the loop's inputs, or of their rates")
+            raise InputError("the plans of the region may break the limits on the loop's inputs, or on their rates")
         if (noise > self.initial_state_noise).any():
             raise InputError(
                 f"the region serves measurements that are off by {self.initial_state_noise.tolist()}, and those of the "
@@ -164,7 +164,7 @@ class InvariantRegion:
 
 
 def is_covered(low: FloatArray, high: FloatArray, lower: FloatArray, upper: FloatArray) -> bool:
-    """Whether a box lies in the union of others, which may touch and overlap; by comparisons alone."""
+    """Whether a box lies in the union of others, which may touch and overlap; by comparisons only."""
     near = np.flatnonzero(((lower <= high) & (low <= upper)).all(axis=1))
     lower, upper = lower[near], upper[near]
     if not len(near):
@@ -179,7 +179,7 @@ def is_covered(low: FloatArray, high: FloatArray, lower: FloatArray, upper: Floa
 
 
 def _cuts(low: float, high: float, lower: FloatArray, upper: FloatArray) -> list[float]:
-    """Where a box ends, and where others end inside it."""
+    """The ends of a box, and the ends of others inside it."""
     ends = np.unique(np.concatenate([lower, upper]))
     inner = ends[(low < ends) & (ends < high)].tolist()
     return [low, *inner, high]

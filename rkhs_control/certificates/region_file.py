@@ -112,7 +112,7 @@ def region_file(region: InvariantRegion, data_file: str | Path | None, seed: int
 
 
 def _refuse_unprovable(region: InvariantRegion) -> None:
-    """What a file of a region cannot hold."""
+    """Refuse what the file of a region cannot contain."""
     states = region.limits.states
     if not len(region):
         raise InputError("an empty region proves nothing, and is not written")
@@ -131,7 +131,7 @@ def _refuse_unprovable(region: InvariantRegion) -> None:
 
 
 def share_below(region: InvariantRegion) -> float:
-    """The share of the volume of the limits that the cells have, rounded down."""
+    """The share of the limits' volume that the cells cover, rounded down."""
     assert isinstance(region.limits.states, Box)
     exact = sum((_volume(cell.box) for cell in region.cells), Fraction(0)) / _volume(region.limits.states)
     nearest = float(exact)
@@ -156,7 +156,7 @@ def _plans(region: InvariantRegion, n: int) -> FloatArray:
 
 
 def _cell_part(cell: Cell, touched: list[list[IndexArray]]) -> CellPart:
-    """A cell, whose witnesses refer to the samples that are written."""
+    """A cell, whose witnesses refer to the written samples."""
     tube = cell.tube
     return CellPart(
         lower=cell.box.lower.tolist(),

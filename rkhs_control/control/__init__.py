@@ -1,1 +1,1 @@
-"""Control: optimal control problems on kernel models."""
+"""Control: optimal control problems on kernel models, certified loops, safety filters and invariant regions."""

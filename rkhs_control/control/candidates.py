@@ -1,4 +1,4 @@
-"""Plans that may lead back into a region: recorded ones, those of a controller, and those that steer to its middle."""
+"""Plans that may lead back into a region: recorded ones, a controller's, and ones that steer to its middle."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .planners import planner_of
 from .robust import RobustOCP
 
 Candidates = Any
-"""Input sequences `(n_plans, n_steps, n_inputs)`, what makes plans from a state, or a controller."""
+"""Input sequences `(n_plans, n_steps, n_inputs)`, a function from a state to plans, or a controller."""
 Maker = Callable[[FloatArray], list[FloatArray]]
-"""From a state to plans, `(n_steps, n_inputs)` each; none where there is none."""
+"""From a state to plans, `(n_steps, n_inputs)` each; possibly none."""
 
 _NEIGHBOURS = 16
-"""So many recorded runs around a cell are ranked by where they ended."""
+"""Number of recorded runs around a cell that are ranked by where they ended."""
 _RANKS = ((0, 1), (1, 1), (2, 1), (0, 2), (0, 3))
 """Which of the ranked runs are tried, and for how many steps."""
 _SETTLED = 0.25
-"""This share of the runs, those that change least in the end, are taken to settle."""
+"""Share of the runs, those that change least at the end, that are taken to settle."""
 _RIDGE = 1e-2
 """Of the models that steer to the middle."""
 _EFFORT = 1e-4
-"""What the whole range of an input costs, where that of a state costs one."""
+"""Cost of an input's whole range, relative to that of a state."""
 _ITERATIONS = 15
 """Of a robust problem that looks for a plan."""
 
@@ -96,7 +96,7 @@ def steering_to(
 def robust_plan(
     predictor: MultiStepPredictor, problem: CertaintyEquivalentOCP, limits: PlacedLimits, start: Box, end: Box
 ) -> list[FloatArray]:
-    """The plan of a robust problem from everywhere in a box into another; none where none is found."""
+    """The plan of a robust problem from everywhere in a box into another; None if none is found."""
     robust = RobustOCP(predictor, problem, limits, initial_state_noise=0.0, iterations=_ITERATIONS, terminal=end)
     try:
         found = robust.solve(start)
@@ -106,7 +106,7 @@ def robust_plan(
 
 
 def plans_of(candidates: Candidates) -> Maker:
-    """What makes plans of whatever is given."""
+    """A function that makes plans from any kind of candidates."""
     if isinstance(candidates, (np.ndarray, list, tuple)):
         plans = as_floats(candidates, "candidates")
         if plans.ndim != 3:

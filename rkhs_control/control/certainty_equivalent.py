@@ -1,6 +1,6 @@
-"""The certainty-equivalent optimal control problem: it simply believes its kernel models.
+"""The certainty-equivalent optimal control problem: it simply trusts its kernel models.
 
-What it returns is a plan to be certified, not a promise.
+It returns a plan to be certified, not a promise.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ class QuadraticCost:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What the solver came up with; only a plan with `success` solves the problem."""
+    """The solver's result; only a plan with `success` solves the problem."""
 
     inputs: FloatArray
-    """`(n_steps, n_inputs)`, clipped to the input limits, which IPOPT leaves by rounding."""
+    """`(n_steps, n_inputs)`, clipped to the input limits, which IPOPT violates by rounding."""
     states: FloatArray
     """`(n_steps, n_states)`, as the models predict them."""
     cost: float
     success: bool
     status: str
-    """IPOPT's own word."""
+    """IPOPT's own status."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tightening:
-    """How far inside the limits predicted states are to stay, from below and from above: `(n_steps, n_states)` each."""
+    """How far inside the lower and upper limits predicted states must stay: `(n_steps, n_states)` each."""
 
     below: FloatArray
     above: FloatArray
@@ -75,15 +75,15 @@ class Tightening:
 
 @dataclass(frozen=True, eq=False)
 class CertaintyEquivalentOCP:
-    """Minimise a cost of the predicted states and the inputs within limits of both.
+    """Minimise a cost of the predicted states and the inputs, subject to limits on both.
 
     Parameters
     ----------
     models : by step and state, kernel models of `z = (history, u_0, ..., u_{n-1})`, with priors or without
     cost : a `Cost`, such as `QuadraticCost`
     limits : Limits
-        Of the predicted states, a box, and of the inputs. Rates are not part of this problem: `certify` looks at them.
-    tightening : room that is left for what the models get wrong; none by default
+        A box on the predicted states, and one on the inputs. Rates are not part of this problem: `certify` checks them.
+    tightening : room left for model errors; none by default
     """
 
     models: tuple[tuple[NominalModel, ...], ...]
@@ -122,7 +122,7 @@ class CertaintyEquivalentOCP:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.limits.states, Box) and isinstance(self.limits.inputs, Box)):
-            raise InputError("the certainty-equivalent problem takes limits of states and of inputs as boxes")
+            raise InputError("the certainty-equivalent problem takes limits on states and inputs as boxes")
         crossed = np.argwhere(self._tightened[0] > self._tightened[1])
         if len(crossed):
             n, i = crossed[0]
@@ -135,7 +135,7 @@ class CertaintyEquivalentOCP:
 
     @property
     def n_history(self) -> int:
-        """The number of entries of `x0`: that of states, where these are known."""
+        """The number of entries of `x0`: the number of states, where these are known."""
         first = self.models[0][0]
         return int((first if isinstance(first, KernelModel) else first.rest).X.shape[1]) - self.input_limits.n_dims
 
@@ -158,7 +158,7 @@ class CertaintyEquivalentOCP:
         return lower + self.tightening.below, upper - self.tightening.above
 
     def solve(self, x0: npt.ArrayLike, guess: npt.ArrayLike | None = None) -> Plan:
-        """The plan from an initial state; `guess` are inputs to start from, the middle of their limits by default."""
+        """The plan from an initial state; `guess` is a warm start for the inputs, by default mid-range."""
         n_inputs = self.input_limits.n_dims
         start = as_vector(x0, "x0", self.n_history)
         shape = (self.horizon, n_inputs)
@@ -187,7 +187,7 @@ class CertaintyEquivalentOCP:
         )
 
     def predict(self, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, float]:
-        """What the models say of a plan: states `(n_steps, n_states)`, and the cost."""
+        """The models' prediction for a plan: states `(n_steps, n_states)`, and the cost."""
         plan, shape = as_floats(inputs, "inputs"), (self.horizon, self.input_limits.n_dims)
         if plan.shape != shape:
             raise InputError(f"inputs must have shape {shape}, as long as the horizon of the models; got {plan.shape}")
@@ -195,7 +195,7 @@ class CertaintyEquivalentOCP:
         return np.array(states).reshape(self.horizon, self.state_limits.n_dims), float(cost)
 
     def expressions(self, x0: Any, u: Any) -> tuple[Any, Any]:
-        """Predicted states, one below the other, and the cost, for CasADi columns of initial state and all inputs."""
+        """Predicted states, stacked, and the cost, for CasADi columns of the initial state and all inputs."""
         import casadi
 
         n_inputs = self.input_limits.n_dims
@@ -210,7 +210,7 @@ class CertaintyEquivalentOCP:
         return found
 
     def solve_many(self, x0: npt.ArrayLike, n_jobs: int | None = None, progress: Progress | None = None) -> list[Plan]:
-        """A plan from every row of `x0`, each from the same guess, so that nothing depends on how they are shared."""
+        """A plan from every row of `x0`, from the same guess, so that results do not depend on how work is shared."""
         return solve_from(self, as_points(x0, "x0", self.n_history), _PLANS_PER_TASK, n_jobs, progress)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class CertaintyEquivalentOCP:
 
     @property
     def _middle(self) -> FloatArray:
-        """Of the input limits; where there is none, as near to zero as the other allows."""
+        """The middle of the input limits; where one is missing, as close to zero as the other allows."""
         middle = self.input_limits.clip(np.zeros(self.input_limits.n_dims))
         bounded = np.isfinite(self.input_limits.lower) & np.isfinite(self.input_limits.upper)
         middle[bounded] = (self.input_limits.lower[bounded] + self.input_limits.upper[bounded]) / 2.0
@@ -241,7 +241,7 @@ class CertaintyEquivalentOCP:
 def nominal_models(
     runs: Trajectories, kernels: Any, regularisations: Any, priors: GivenPriors = None
 ) -> tuple[tuple[NominalModel, ...], ...]:
-    """Kernel-ridge models of recorded runs by step and state; what they are made with for all, or likewise."""
+    """Kernel-ridge models of recorded runs by step and state; kernels and regularisations for all, or likewise."""
     kernel = by_step_and_state(kernels, Kernel, "kernels", runs)
     added = by_step_and_state(regularisations, (float, int), "regularisations", runs)
     prior = by_step_and_state(priors, (AffinePrior, StepOfModel, type(None)), "priors", runs)
@@ -257,7 +257,7 @@ def nominal_models(
 def solve_from(
     problem: Any, starts: FloatArray, plans_a_task: int, n_jobs: int | None, progress: Progress | None
 ) -> list[Any]:
-    """What `problem.solve` returns for every row of `starts`, shared among processes."""
+    """`problem.solve` for every row of `starts`, shared among processes."""
     chunks = np.array_split(starts, max(1, len(starts) // plans_a_task))
     plans: list[Any] = []
     for part in in_parallel(_solve_each, [(problem, chunk) for chunk in chunks], n_jobs):

@@ -1,16 +1,16 @@
 """A closed loop in which only certified inputs are applied, as long as there are any.
 
-At every step the measured state is compared with the box that was proved for it. If the two do not meet, the
-measurement or an assumption is wrong, and nothing is certified any more until the user says so. Else the controller's
-plan is certified. If it is not certifiable, the robust problem repairs it, or else what remains of the last certified
-plan, prolonged. If that fails, too, the remainder is applied as it is, and when it is used up, a safe input of the
-user's. Nothing that a controller, a solver or a sensor does is an exception here: it is a reason in the log.
+At every step the measured state is compared with the box that was proved for it. If the two do not intersect, the
+measurement or an assumption is wrong, and nothing more is certified until the user says so. Otherwise the controller's
+plan is certified. If it is not certifiable, the robust problem repairs it, or else the remainder of the last certified
+plan, extended. If that fails as well, the remainder is applied as it is, and when it is used up, the user's safe input.
+Nothing that a controller, a solver or a sensor does raises an exception here: it becomes a reason in the log.
 
-With an invariant region that never happens from a state in it: a plan is applied if its boxes keep the limits up to a
-step whose box lies in the region, and where none is found, the region has one of its own.
+With an invariant region, a loop inside it never runs out of certified inputs: a plan is applied if its boxes keep the
+limits up to a step whose box lies in the region, and where none is found, the region provides its own.
 
-What is decided is a generator of questions, each answered by a certificate, so that those of many loops can be answered
-together; see `lockstep`.
+Each decision is a generator of questions, each answered by a certificate, so that the questions of many loops can be
+answered together; see `lockstep`.
 """
 
 from __future__ import annotations
@@ -38,41 +38,41 @@ from .planners import Planner, planner_of
 from .robust import RobustOCP
 
 _BLENDS = (0.25, 0.5, 0.75)
-"""Shares of the region's own input that are tried in one that leads into it."""
+"""Shares of the region's own input that are tried when blending."""
 _REFUTING = (ContradictoryDataError, FalsifiedNormBoundError)
 
 
 _Found = tuple[Decision, PlanUnderway]
-"""A plan that may be applied, and what to call it."""
+"""A plan that may be applied, and the name of the decision."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class CertifiedMPC:
-    """A controller that applies what can be certified; it remembers its last certified plan and keeps a log.
+    """A controller that applies only what can be certified; it remembers its last certified plan and keeps a log.
 
-    What `make_step` returns is to be applied for one sampling time, after which it is told the state again. It compares
-    that state, wherever the true one may be around it, with the box that the plan underway was certified with. If they
-    do not meet, the measurement or an assumption is refuted: the plan is dropped, the safe input is applied, and no
-    step is certified until `trust_again`. A measurement that cannot be read contradicts nothing: the certificate was of
-    the whole plan, so what remains of it still is certified.
+    Apply the result of `make_step` for one sampling time, then call it again with the new state. It compares that
+    state, within its measurement error, with the box that the current plan was certified with. If they do not
+    intersect, the measurement or an assumption is refuted: the plan is dropped, the safe input is applied, and no step
+    is certified until `trust_again`. An unreadable measurement contradicts nothing: the certificate was for the whole
+    plan, so the remainder is still certified.
 
-    What is certified is true for the true plant as long as the assumptions of the predictor hold and measurements are
-    off by at most `initial_state_noise`. Those that are off by more and yet meet the box cannot be told from good ones.
+    Certificates hold for the true plant as long as the predictor's assumptions hold and measurements are off by at most
+    `initial_state_noise`. Measurements that are off by more yet intersect the box cannot be told from good ones.
 
     Parameters
     ----------
     controller : a do-mpc `MPC`, a `CertaintyEquivalentOCP`, a `RobustOCP`, or any `Planner`
-    predictor : what plans are certified with, over its own horizon if theirs is longer
-    limits : Limits, or what limits the states alone
-    safe_input : `(n_inputs,)` within the input limits, applied when nothing certified is left, at whatever rate
-    repair : the robust problem that mends a plan; without one, none is mended
+    predictor : certifies plans, over its own horizon if theirs is longer
+    limits : Limits, or limits on the states alone
+    safe_input : `(n_inputs,)` within the input limits, applied when nothing certified is left, regardless of rate
+    limits repair : the robust problem that repairs plans; without one, none is repaired
     initial_state_noise : float or (n_states,)
-        How far the true state may be from the one that `make_step` is told; by default as far as the region says, or
-        the recorded initial states may be from theirs.
+        How far the true state may be from the one passed to `make_step`; by default as stated by the region, or else as
+        for recorded initial states.
     region : an invariant region within the same limits
-        Plans then need to be certified only until they are in it, and must lead there. From a state in it there is
-        always a certified input, as long as the assumptions hold and measurements come.
-    repair_seconds : after so long no other plan is tried when one is mended
+        Plans then need to be certified only until they reach it, and must reach it. From a state in it there is always
+        a certified input, as long as the assumptions hold and measurements arrive.
+    repair_seconds : time after which a repair tries no further plan
     """
 
     controller: Any
@@ -128,36 +128,37 @@ class CertifiedMPC:
 
     @property
     def refutation(self) -> str | None:
-        """What refuted the measurements or the assumptions, if anything has; then no step is certified."""
+        """What refuted the measurements or the assumptions, if anything did; then no step is certified."""
         return self._memory.refutation
 
     def trust_again(self) -> None:
-        """Certify again after a refutation, from the next measurement on, with which nothing is compared.
+        """Resume certification after a refutation, from the next measurement, which is not compared with any box.
 
-        Only the user can know that a sensor is mended, or that a measurement was a single fault. If it is an assumption
-        that was wrong (a noise bound, a norm bound, a plant that has changed), it still is: build another predictor.
+        Only the user can know that a sensor has been repaired, or that a measurement was a single fault. If an
+        assumption was wrong (a noise bound, a norm bound, a plant that has changed), it still is: build another
+        predictor.
         """
         self._memory.refutation = None
 
     def forget(self) -> None:
-        """Begin anew, from another state: the plan underway is dropped, the log and a refutation stay."""
+        """Start again from another state: the current plan is dropped, the log and any refutation stay."""
         self._memory.plan = self._memory.applied = None
 
     def make_step(self, x0: npt.ArrayLike) -> FloatArray:
         """The input to apply at a measured state, `(n_inputs,)`.
 
-        An interrupt passes through and leaves no certified plan behind: nobody knows what was applied instead.
+        An interrupt passes through and leaves no certified plan behind, as what was applied instead is unknown.
         """
         (applied,) = outcomes([self.deciding(x0)])
         return applied
 
     def deciding(self, x0: npt.ArrayLike) -> Asking[FloatArray]:
-        """`make_step`, with the plans to certify left to others."""
+        """`make_step` as a generator: the caller certifies the plans."""
         began, memory, reasons = time.perf_counter(), self._memory, list[str]()
         before, memory.plan = memory.plan, None
         state = self._measured(x0, reasons)
         if not self.log and self.region is not None and self.region.cell_at(state) is None:
-            reasons.append("the loop starts outside the region: nobody knows whether the limits can be kept for ever")
+            reasons.append("the loop starts outside the region: it is unknown whether the limits can be kept for ever")
         decision, plan = yield from self._decide(state, before, reasons)
         applied = self.safe_input if plan is None else plan.inputs
         if plan is None and not self._keeps_rates(applied):
@@ -169,7 +170,7 @@ class CertifiedMPC:
         return applied.copy()
 
     def _measured(self, x0: npt.ArrayLike, reasons: list[str]) -> FloatArray:
-        """A copy of what was measured, `(n_states,)`, NaN if it cannot be read; `reasons` are added to."""
+        """A copy of the measurement, `(n_states,)`, NaN if it cannot be read; appends to `reasons`."""
         names = self.predictor.runs.state_names
         try:
             array = as_floats(x0, "x0")
@@ -187,7 +188,7 @@ class CertifiedMPC:
     def _decide(
         self, state: FloatArray, before: PlanUnderway | None, reasons: list[str]
     ) -> Asking[tuple[Decision, PlanUnderway | None]]:
-        """What to apply, and the certified plan that it belongs to; `reasons` are added to."""
+        """What to apply, and the certified plan that it belongs to; appends to `reasons`."""
         memory, found = self._memory, None
         if memory.refutation is None and before is not None:
             memory.refutation = self._contradiction(state, before)
@@ -209,7 +210,7 @@ class CertifiedMPC:
     def _own_cell(
         self, region: InvariantRegion, state: FloatArray, before: PlanUnderway | None, reasons: list[str]
     ) -> Cell | None:
-        """The cell of the region whose plan serves the state or, where it was not measured, all states it may be."""
+        """The cell of the region whose plan serves the state or, if it was not measured, all possible states."""
         if np.isfinite(state).all():
             at = region.cell_at(state)
             if at is None:
@@ -222,12 +223,12 @@ class CertifiedMPC:
         return next(serving, None)
 
     def _certificate_of(self, cell: Cell) -> Certificate:
-        """Of the plan of a cell, for all states in it."""
+        """The certificate of a cell's plan, for all states in it."""
         question = Question(cell.x0, cell.inputs, self.limits, cell.reach)
         return question.answered(self.predictor, self.limits, cell.tube)
 
     def _contradiction(self, state: FloatArray, before: PlanUnderway) -> str | None:
-        """Where a measured state, wherever the true one may be around it, does not meet its box; compared exactly."""
+        """Where a measured state, within its error, does not intersect its box; compared exactly."""
         noise, (lower, upper) = self.initial_state_noise, before.box
         columns = (array.tolist() for array in (state, noise, lower, upper))
         outside = []
@@ -240,11 +241,11 @@ class CertifiedMPC:
         return f"refuted at step {len(self.log)}: {', '.join(outside)}; the measurement or an assumption is wrong"
 
     def _new_plan(self, state: FloatArray, before: PlanUnderway | None, reasons: list[str]) -> Asking[_Found | None]:
-        """A certified plan from here, if there is one; `reasons` are added to."""
+        """A certified plan from here, if there is one; appends to `reasons`."""
         n_inputs, horizon = self.predictor.runs.n_inputs, self.predictor.horizon
         try:
             wanted = as_points(self._planner(state.copy()), "inputs", n_inputs)[:horizon]
-            wanted = self.limits.input_box.clip(wanted)  # solvers leave bounds by rounding
+            wanted = self.limits.input_box.clip(wanted)  # solvers violate bounds by rounding
             certificate = yield from self._certify_shortest(state, wanted)
         except Exception as error:  # whatever a controller may do
             reasons.append(f"the controller has no plan ({error})")
@@ -260,7 +261,7 @@ class CertifiedMPC:
         return repaired or (yield from self._blended(state, wanted, reasons))
 
     def _blended(self, state: FloatArray, wanted: FloatArray, reasons: list[str]) -> Asking[_Found | None]:
-        """The input nearest to what is wanted that leads into the region, on the way to what that has for the state."""
+        """The input closest to the wanted one that leads into the region, on the line to the region's own input."""
         at = None if self.region is None else self.region.cell_at(state)
         if self.region is None or at is None:
             return None
@@ -269,7 +270,7 @@ class CertifiedMPC:
             try:
                 certificate = yield from self._certify(state, self.limits.input_box.clip(first))
             except Exception as error:
-                reasons.append(f"what lies between that and the region's own input was not certified ({error})")
+                reasons.append(f"inputs between that and the region's own input were not certified ({error})")
                 return None
             if self._may_apply(certificate):
                 return Decision.BLENDED, PlanUnderway(certificate)
@@ -278,7 +279,7 @@ class CertifiedMPC:
     def _repaired(
         self, state: FloatArray, wanted: FloatArray, before: PlanUnderway | None, reasons: list[str]
     ) -> Asking[_Found | None]:
-        """A plan that the robust problem makes of what is wanted, or of what is left of the last one."""
+        """A plan that the robust problem makes from the wanted one, or from the remainder of the last one."""
         if self.repair is None:
             return None
         deadline = time.monotonic() + self.repair_seconds
@@ -300,9 +301,9 @@ class CertifiedMPC:
         return None
 
     def _to_repair(self, wanted: FloatArray, before: PlanUnderway | None) -> Iterator[FloatArray]:
-        """What is wanted, and what is left of a certified plan with its last input held: that is nearly certified.
+        """The wanted plan, and the remainder of a certified plan, its last input held, which is nearly certified.
 
-        With a region plans may have ended early, and are held up to the horizon.
+        With a region, plans may have ended early, and are held up to the horizon.
         """
         yield wanted if self.region is None else _held(wanted, self.predictor.horizon)
         if before is not None and len(before.rest):
@@ -310,7 +311,7 @@ class CertifiedMPC:
             yield _held(before.rest, n_steps if self.region is None else self.predictor.horizon)
 
     def _may_apply(self, certificate: Certificate) -> bool:
-        """Certified, into the region if there is one, and no larger a change of inputs than the rates allow."""
+        """Certified, leading into the region if there is one, and within the input rate limits."""
         return (
             certificate.verdict is Verdict.CERTIFIED
             and self._leads_home(certificate)
@@ -323,7 +324,7 @@ class CertifiedMPC:
         return self.region is None or self.region.covers(tube.lower[-1], tube.upper[-1])
 
     def _keeps_rates(self, inputs: FloatArray) -> bool:
-        """Whether the change from the inputs that were applied last is within its limits, exactly."""
+        """Whether the change from the last applied inputs is within its limits, exactly."""
         if self._memory.applied is None:
             return True
         change = np.array([self._memory.applied, inputs])
@@ -335,10 +336,10 @@ class CertifiedMPC:
             return certificate.finding()
         if not self._leads_home(certificate):
             return "the plan keeps the limits, but none of its boxes lies in the region"
-        return "the change from the input before exceeds its rate limits"
+        return "the change from the previous input exceeds its rate limits"
 
     def _certify_shortest(self, state: FloatArray, plan: FloatArray) -> Asking[Certificate]:
-        """The certificate of a plan or, with a region, of its beginning up to the first step that ends in it."""
+        """The certificate of a plan or, with a region, of its start up to the first step that ends in the region."""
         if self.region is None:
             return (yield from self._certify(state, plan))
         first = yield from self._certify(state, plan[:1])
@@ -352,7 +353,7 @@ class CertifiedMPC:
         return (yield from self._certify(state, plan[: home + 1]))
 
     def _certify(self, state: FloatArray, plan: npt.ArrayLike) -> Asking[Certificate]:
-        """The certificate of a copy of the plan, which nobody else can change."""
+        """The certificate of a private copy of the plan."""
         question = Question(state, plan, self.limits, self.initial_state_noise)
         try:
             certificate = yield Asked(self.predictor, self.limits, question)
@@ -364,11 +365,11 @@ class CertifiedMPC:
         return certificate
 
     def _look_for_refutation(self, error: Exception, source: Any) -> None:
-        """Data that contradict the assumptions, said by one who shares them, make every proof void."""
+        """An error saying that the data contradict the shared assumptions makes every proof void."""
         if isinstance(error, _REFUTING) and getattr(source, "predictor", None) is self.predictor:
             self._memory.refutation = f"refuted at step {len(self.log)}: the assumptions are contradictory ({error})"
 
 
 def _held(plan: FloatArray, n_steps: int) -> FloatArray:
-    """A plan of so many steps, the last input of a shorter one held."""
+    """A plan of this many steps; a shorter one is extended by holding its last input."""
     return np.concatenate([plan, np.repeat(plan[-1:], max(0, n_steps - len(plan)), axis=0)])

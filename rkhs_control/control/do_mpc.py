@@ -17,7 +17,7 @@ from ..data.arrays import FloatArray
 def kernel_model(models: Sequence[KernelModel], state_names: Sequence[str], input_names: Sequence[str]) -> Any:
     """A discrete do-mpc model, ready to use, whose next states are kernel models of `(x, u)`, one per state.
 
-    In MX symbols, which are several times faster than SX at some hundred centres.
+    It uses MX symbols, which are several times faster than SX with some hundred centres.
     """
     import casadi
 
@@ -33,12 +33,12 @@ def kernel_model(models: Sequence[KernelModel], state_names: Sequence[str], inpu
 
 
 def is_controller(thing: object) -> bool:
-    """Whether it is one of do-mpc's, told without importing that, which is slow."""
+    """Whether it is a do-mpc controller, decided without the slow import of do-mpc."""
     return type(thing).__module__.startswith("do_mpc.")
 
 
 def planned_inputs(controller: Any, x0: FloatArray) -> FloatArray:
-    """What a do-mpc controller predicts; it returns an input even when its solver has failed."""
+    """The inputs that a do-mpc controller plans; it returns an input even when its solver has failed."""
     controller.make_step(x0.reshape(-1, 1))
     if not controller.solver_stats["success"]:
         raise RuntimeError(f"do-mpc's solver ended with {controller.solver_stats['return_status']}")
@@ -85,7 +85,7 @@ def run_closed_loop(
 
 
 def imported_do_mpc() -> Any:
-    """do-mpc, without what it and its compilation say on import about features that are not used here."""
+    """do-mpc, without its warnings, on import and when compiled, about features that are not used here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", SyntaxWarning)

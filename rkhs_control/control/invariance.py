@@ -30,17 +30,17 @@ from .certainty_equivalent import CertaintyEquivalentOCP
 from .partition import Partition
 
 _AT_ONCE = 400
-"""Cells whose boxes are made between two words on progress."""
+"""Cells whose boxes are computed between two progress reports."""
 _MOST_SOLVED = 100
-"""For so many cells a plan is solved for at most, per round."""
+"""Maximum number of cells per round for which a plan is solved."""
 _MOST_ROBUST = 8
-"""For so many a robust plan, which takes a second or so."""
+"""Maximum number for which a robust plan is solved, which takes about a second each."""
 _WORTH_ROBUST = 0.01
-"""Where the cells without a plan are no more than this share of the limits, no robust plans are looked for."""
+"""If cells without a plan make up at most this share of the limits, no robust plans are sought."""
 _WORTH_IT = 1e-3
-"""A round of splitting that adds no more than this share of the limits is the last."""
+"""A round of splitting that adds at most this share of the limits is the last."""
 _OFTEN = 0.25
-"""Pairs are merged again along a dimension while at least this share of them could be."""
+"""Merging along a dimension is repeated while at least this share of the pairs was merged."""
 
 
 def invariant_region(
@@ -55,7 +55,7 @@ def invariant_region(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> InvariantRegion:
-    """The states from which plans keep the limits for ever, as far as the data tell.
+    """The states from which plans keep the limits for ever, as far as the data can tell.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def invariant_region(
         Input sequences `(n_plans, n_steps, n_inputs)`, a controller, or a function from a state to one plan or several.
     initial_state_noise : float or (n_states,)
         How far true states may be from measured ones; by default as far as recorded initial states.
-    max_steps : of a plan; the horizon by default
+    max_steps : maximum length of a plan; the horizon by default
     max_cells : where splitting stops; by default at twice as many cells as there are at first
-    n_jobs, progress : processes, and whom to tell about cells that were tried and cells to try
+    n_jobs, progress : processes, and a callback for the numbers of cells tried and to try
     """
     runs = predictor.runs
     runs.require_states("an invariant region")
@@ -98,23 +98,23 @@ def invariant_region(
 def _box_of(limits: PlacedLimits) -> Box:
     if limits.has_rates:
         raise InputError(
-            "an invariant region cannot keep limits of how fast inputs change: the input before would have to be a "
+            "an invariant region cannot keep limits on how fast inputs change: the last input would have to be a "
             "state; leave them out, or record the input as a state"
         )
     if not isinstance(limits.states, Box) or not np.isfinite([limits.states.lower, limits.states.upper]).all():
-        raise InputError("an invariant region needs a finite lower and upper limit of every state: a Box")
+        raise InputError("an invariant region needs a finite lower and upper limit on every state: a Box")
     return limits.states
 
 
 class _Trial(NamedTuple):
-    """A plan that is tried for a cell."""
+    """A plan to try for a cell."""
 
     cell: int
     inputs: FloatArray
 
 
 class _Option(NamedTuple):
-    """A plan that keeps the limits from everywhere in a cell, and the box that measurements after it lie in."""
+    """A plan that keeps the limits from everywhere in a cell, and the box of measurements after it."""
 
     cell: int
     inputs: FloatArray
@@ -123,14 +123,14 @@ class _Option(NamedTuple):
 
 
 def _spread(rows: IndexArray, most: int) -> list[int]:
-    """At most so many of some rows, evenly spread."""
+    """At most this many of the rows, evenly spread."""
     found: list[int] = rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64)].tolist()
     return found
 
 
 @dataclass(eq=False)
 class _Search:
-    """What is known on the way."""
+    """The state of the search."""
 
     predictor: MultiStepPredictor
     limits: PlacedLimits
@@ -141,16 +141,16 @@ class _Search:
     progress: Progress | None
     cells: Partition
     waiting: dict[int, list[FloatArray]] = field(default_factory=dict)
-    """For every cell, the plans that were not tried yet."""
+    """For every cell, the plans not yet tried."""
     options: list[_Option] = field(default_factory=list)
     met: list[IndexArray] = field(default_factory=list)
-    """For every option, the cells that its end meets."""
+    """For every option, the cells that its end intersects."""
     chosen: dict[int, _Option] = field(default_factory=dict)
-    """For every good cell, the plan that it is good with."""
+    """For every good cell, the plan that makes it good."""
     n_tried: int = 0
 
     def region(self, given: Maker | None, max_cells: int) -> InvariantRegion:
-        """Try, take out, split; in the end merge, and prove what is left."""
+        """Try plans, remove cells, split; finally merge, and prove what is left."""
         fresh, share = np.arange(self.cells.size), 0.0
         while True:
             self._queue(fresh, given)
@@ -174,7 +174,7 @@ class _Search:
     # ---- trying plans, until every cell that is left has one
 
     def _queue(self, rows: IndexArray, given: Maker | None) -> None:
-        """Which plans are to be tried for some cells, in this order."""
+        """Set the plans to try for some cells, in this order."""
         middle = self.cells.middle[rows]
         for row, x in zip(rows.tolist(), middle, strict=True):
             self.waiting[row] = [] if given is None else [plan[: self.max_steps] for plan in given(x)]
@@ -183,7 +183,7 @@ class _Search:
                 self.waiting[row].append(plan)
 
     def _settle(self) -> None:
-        """Try further plans for cells that have none leading back, and take out those that run out of plans."""
+        """Try further plans for cells that have none leading back, and remove those that run out of plans."""
         left = np.ones(self.cells.size, dtype=bool)
         further = iter((self._steered, self._robust))
         while True:
@@ -200,12 +200,12 @@ class _Search:
             else:
                 left[lost] = False
         self.chosen = {}
-        for option, rows in zip(self.options, self.met, strict=True):  # what was tried first is the most promising
+        for option, rows in zip(self.options, self.met, strict=True):  # the first tried are the most promising
             if left[rows].all() and left[option.cell]:
                 self.chosen.setdefault(option.cell, option)
 
     def _has_way_back(self, left: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which cells have an option that ends in what is left."""
+        """Which cells have an option that ends in the remaining cells."""
         found = np.zeros(self.cells.size, dtype=bool)
         if self.options:
             firsts = np.concatenate([[0], np.cumsum([len(rows) for rows in self.met])[:-1]])
@@ -221,7 +221,7 @@ class _Search:
         return [_Trial(row, plan) for row in _spread(lost, _MOST_SOLVED) for plan in make(self.cells.middle[row])]
 
     def _robust(self, lost: IndexArray, kept: IndexArray) -> list[_Trial]:
-        """Robust plans into what is left, for a few of those cells, the largest, where they matter."""
+        """Robust plans into the remaining cells, for a few of those cells, the largest, where they matter."""
         size = self.cells.volume[lost]
         is_small = size.sum() <= _WORTH_ROBUST * np.prod(self.whole.upper - self.whole.lower)
         if not len(kept) or is_small or not self.predictor.method.has_gradients:
@@ -257,7 +257,7 @@ class _Search:
         return self.cells.met(np.array([o.low for o in options]), np.array([o.high for o in options]))
 
     def _begin_well(self, trials: list[_Trial]) -> list[_Trial]:
-        """Those of one step, and those whose first step keeps the limits: the others need no further look."""
+        """One-step trials, and those whose first step keeps the limits: the others can be dropped."""
         longer = [trial for trial in trials if len(trial.inputs) > 1]
         begun = self._tubes(self.cells, [_Trial(trial.cell, trial.inputs[:1]) for trial in longer])
         good = {
@@ -270,7 +270,7 @@ class _Search:
     def _tubes(
         self, cells: Partition, trials: Sequence[_Trial | _Option]
     ) -> Iterator[tuple[list[_Trial | _Option], Tube, FloatArray]]:
-        """Tubes of plans from everywhere in their cells, and how far these reach; cells of one size at a time."""
+        """Tubes of plans from everywhere in their cells, and the cells' reach; cells of one size at a time."""
 
         def key(trial: _Trial | _Option) -> tuple[int, ...]:
             return (len(trial.inputs), *cells.level[trial.cell].tolist())
@@ -284,7 +284,7 @@ class _Search:
                 x0, plans = np.array([x for x, _ in starts]), np.array([trial.inputs for trial in some])
                 yield some, self.predictor.boxes(x0, plans, initial_state_noise=reach, n_jobs=self.n_jobs), reach
                 self.n_tried += len(some)
-                if self.progress is not None:  # nobody knows how many more there will be
+                if self.progress is not None:  # the final total is unknown
                     self.progress(self.n_tried, self.n_tried + len(trials) - first - len(some))
 
     def _inside(self, tubes: Tube) -> npt.NDArray[np.bool_]:
@@ -297,7 +297,7 @@ class _Search:
     # ---- splitting and merging
 
     def _replace(self, kept: IndexArray, new: Partition) -> IndexArray:
-        """Keep some cells and add others, whose places are returned; options of those that go are gone."""
+        """Keep some cells and add others, whose indices are returned; options of removed cells are dropped."""
         place = {old: k for k, old in enumerate(kept.tolist())}
         self.waiting = {place[cell]: plans for cell, plans in self.waiting.items() if cell in place}
         self.options = [o._replace(cell=place[o.cell]) for o in self.options if o.cell in place]
@@ -332,7 +332,7 @@ class _Search:
     # ---- the proof
 
     def _proved(self) -> InvariantRegion:
-        """Cells with the tubes of their plans; one whose tube does not end in the region goes, until none does."""
+        """Cells with the tubes of their plans; those that do not end in the region are removed in turn."""
         found: list[Cell] = []
         for some, tubes, reach in self._tubes(self.cells, list(self.chosen.values())):
             for k in np.flatnonzero(np.all(self._inside(tubes), axis=1)).tolist():

@@ -1,4 +1,4 @@
-"""Certified loops in lockstep: what many of them ask at the same time is answered in one call, which is far quicker."""
+"""Certified loops in lockstep: questions that many of them ask at the same time are answered in one fast call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """A plan that somebody wants certified, and with what."""
+    """A plan to certify, and the predictor to certify it with."""
 
     predictor: MultiStepPredictor
     limits: PlacedLimits
@@ -29,31 +29,31 @@ class Asked(NamedTuple):
 
     @property
     def kind(self) -> tuple[int, int, bytes]:
-        """What it has in common with those whose boxes can be made in the same call."""
+        """The key shared by questions whose boxes can be computed in the same call."""
         noise = self.predictor.start_noise(self.question.initial_state_noise)
         return id(self.predictor), len(self.question.inputs), noise.tobytes()
 
 
 Outcome = TypeVar("Outcome")
 Asking = Generator[Asked, Certificate, Outcome]
-"""What comes to an outcome by asking about plans; an error in place of an answer is thrown into it."""
+"""Reaches an outcome by asking about plans; an error instead of an answer is thrown into it."""
 
 
 def make_steps(
     loops: Sequence[CertifiedMPC | SafetyFilter], states: npt.ArrayLike, wanted: npt.ArrayLike | None = None
 ) -> FloatArray:
-    """The inputs to apply at measured states of many plants, `(n_loops, n_inputs)`.
+    """The inputs to apply at the measured states of many plants, `(n_loops, n_inputs)`.
 
-    Each plant has a loop of its own, which remembers and logs its own steps and decides as if it were alone. Only the
-    boxes that they ask for at the same time are made in one call, which is several times as fast. Bounds may differ
-    from those of single steps in the last digits, because they are searched for from elsewhere; all are proved.
+    Each plant has its own loop, which remembers and logs its own steps and decides as if it were alone. Only the boxes
+    that they need at the same time are computed in one call, which is several times as fast. Bounds may differ from
+    those of single steps in the last digits, because their searches start elsewhere; all are proved.
 
     Parameters
     ----------
     loops : one per plant
     states : (n_loops, n_states)
     wanted : (n_loops, n_inputs) or (n_loops, n_steps, n_inputs)
-        Takes the place of what the policies of filters say.
+        Replaces the outputs of the filters' policies.
     """
     given = [as_floats(states, "states")] + ([] if wanted is None else [as_floats(wanted, "wanted")])
     for name, array in zip(("states", "wanted"), given, strict=False):
@@ -63,7 +63,7 @@ def make_steps(
 
 
 def outcomes(decisions: Sequence[Asking[Outcome]]) -> list[Outcome]:
-    """Of all decisions, which are asked on in turn until each has come to its own."""
+    """The outcomes of all decisions, each advanced in turn until it has finished."""
     found: dict[int, Outcome] = {}
     replies: dict[int, Certificate | Exception | None] = dict.fromkeys(range(len(decisions)))
     while replies:
@@ -78,7 +78,7 @@ def outcomes(decisions: Sequence[Asking[Outcome]]) -> list[Outcome]:
 
 
 def _answers(asked: Sequence[Asked]) -> list[Certificate | Exception]:
-    """One per question, as many as possible from one call."""
+    """One answer per question, as many as possible from one call."""
     groups = defaultdict[tuple[int, int, bytes], list[int]](list)
     for k, one in enumerate(asked):
         groups[one.kind].append(k)
@@ -89,7 +89,7 @@ def _answers(asked: Sequence[Asked]) -> list[Certificate | Exception]:
 
 
 def _certified(alike: Sequence[Asked]) -> Sequence[Certificate | Exception]:
-    """Answers to questions of one kind; where that fails, one at a time, to tell whose fault it is."""
+    """Answers to questions of one kind; if that fails, one at a time, to find which one failed."""
     predictor, questions = alike[0].predictor, [one.question for one in alike]
     try:
         tubes = predictor.boxes(

@@ -1,4 +1,4 @@
-"""What a certified loop did at every step and why, and what it remembers of it."""
+"""What a certified loop did at every step and why, and what it remembers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..data.arrays import FloatArray
 
 
 class Decision(Enum):
-    """What was applied; the value is what that means."""
+    """What was applied; the value explains it."""
 
     CERTIFIED = "the controller's plan, certified"
-    REPAIRED = "a plan that the robust problem made of it, certified"
+    REPAIRED = "a plan that the robust problem made from it, certified"
     BLENDED = "an input between what the controller wants and what the region has for the state, certified"
     REMAINDER = "the next input of the last certified plan"
     REGION = "the plan that the region has for the state, certified"
@@ -26,7 +26,7 @@ class Decision(Enum):
 
     @property
     def is_certified(self) -> bool:
-        """Whether what was applied belongs to a certified plan."""
+        """Whether the applied input belongs to a certified plan."""
         return self not in (Decision.SAFE_INPUT, Decision.REFUTED)
 
 
@@ -35,14 +35,14 @@ class LoggedStep:
     """One step of the loop: what was known, what was applied, and why; its arrays are read-only copies."""
 
     state: FloatArray
-    """`(n_states,)`, as measured; NaN where what came cannot be read."""
+    """`(n_states,)`, as measured; NaN where the measurement cannot be read."""
     inputs: FloatArray
     """`(n_inputs,)`, as applied."""
     decision: Decision
     reason: str
     """Why nothing better was done; empty where the controller's plan was certified."""
     certificate: Certificate | None
-    """Of the plan that the inputs belong to."""
+    """Certificate of the plan that the inputs belong to."""
     seconds: float
 
     def __post_init__(self) -> None:
@@ -54,8 +54,8 @@ class LoggedStep:
         """Whether the state after this step is proved to be within the limits.
 
         The proof rests on the assumptions of the predictor and on the measurement that the plan began with: if that one
-        was off by more than `initial_state_noise`, nothing is proved, and nobody can tell while it lies within the box
-        that was proved for it.
+        was off by more than `initial_state_noise`, nothing is proved, and this cannot be detected while it lies within
+        the box that was proved for it.
         """
         return self.decision.is_certified
 
@@ -80,13 +80,13 @@ class PlanUnderway:
 
     @property
     def box(self) -> tuple[FloatArray, FloatArray]:
-        """What was proved for the state after that step, whatever is measured on the way."""
+        """The box proved for the state after that step, whatever is measured on the way."""
         return self.certificate.tube.lower[self.step], self.certificate.tube.upper[self.step]
 
 
 @dataclass(eq=False)
 class LoopMemory:
-    """What a loop knows of the steps before."""
+    """What a loop remembers of earlier steps."""
 
     plan: PlanUnderway | None = None
     applied: FloatArray | None = None
@@ -94,6 +94,6 @@ class LoopMemory:
 
 
 def read_only(array: FloatArray) -> FloatArray:
-    """The same array, which nobody can write to any more."""
+    """The same array, made read-only."""
     array.setflags(write=False)
     return array

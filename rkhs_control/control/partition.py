@@ -12,22 +12,22 @@ from ..data.arrays import FloatArray, IndexArray
 from ..data.sets import Box
 
 _AT_ONCE = 20_000_000
-"""So many comparisons of boxes and cells are made at once."""
+"""Maximum number of comparisons of boxes and cells at once."""
 
 
 class Partition(NamedTuple):
-    """Cells that fill a box: another box lies in some of them if it meets no others."""
+    """Cells that fill a box: another box lies in a set of cells if it intersects no others."""
 
     lower: FloatArray
     upper: FloatArray
     level: IndexArray
-    """How often each was split, by dimension: cells of one level have one size."""
+    """How often each cell was split, by dimension: cells of one level have the same size."""
     place: IndexArray
-    """Which of the cells of its level, by dimension."""
+    """Index among the cells of its level, by dimension."""
 
     @classmethod
     def grid(cls, whole: Box, counts: Sequence[int]) -> Partition:
-        """So many cells per dimension."""
+        """A grid with the given number of cells per dimension."""
         place = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), axis=-1).reshape(-1, len(counts))
         lower, upper = np.empty(place.shape), np.empty(place.shape)
         for i, n in enumerate(counts):
@@ -37,7 +37,7 @@ class Partition(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return len(self.lower)
 
     @property
@@ -67,7 +67,7 @@ class Partition(NamedTuple):
         return Partition(lower, upper, level, place)
 
     def halves(self, whole: Box) -> Partition:
-        """Every cell cut in two across its longest side, as a share of the whole: all first halves, then the others."""
+        """Every cell halved across its longest side, relative to the whole: all first halves, then all second ones."""
         rows = np.arange(self.size)
         across = ((self.upper - self.lower) / (whole.upper - whole.lower)).argmax(axis=1)
         level, first, second = self.level.copy(), self.place.copy(), self.place.copy()
@@ -79,7 +79,7 @@ class Partition(NamedTuple):
         return Partition(self.lower, upper, level, first).joined(Partition(lower, self.upper, level, second))
 
     def pairs(self, cells: Iterable[int], dimension: int) -> list[tuple[int, int]]:
-        """Those of some cells that are two halves of one, next to each other along a dimension."""
+        """Pairs among the given cells that are the two halves of one, adjacent along a dimension."""
         n = self.lower.shape[1] + dimension
         places = {(*self.level[cell].tolist(), *self.place[cell].tolist()): cell for cell in cells}
         firsts = ((key, cell) for key, cell in places.items() if key[n] % 2 == 0)
@@ -95,7 +95,7 @@ class Partition(NamedTuple):
         return Partition(self.lower[first], self.upper[second], level, place)
 
     def met(self, low: FloatArray, high: FloatArray) -> list[IndexArray]:
-        """For every box `(m, n_dims)` within the whole, the cells that it meets or touches."""
+        """For every box `(m, n_dims)` within the whole, the cells that it intersects or touches."""
         found: list[IndexArray] = []
         step = max(1, _AT_ONCE // self.lower.size)
         for first in range(0, len(low), step):

@@ -1,4 +1,4 @@
-"""Plans from controllers of any kind: from a state to the inputs of all steps."""
+"""Plans from any kind of controller: from a state to the inputs of all steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Planner = Callable[[FloatArray], FloatArray]
 
 
 def planner_of(controller: Any) -> Planner:
-    """How to get a plan from a controller of any kind that is known here."""
+    """A planner for any supported kind of controller."""
     if isinstance(controller, CertaintyEquivalentOCP):
         return lambda x0: _succeeded(controller.solve(x0))
     if isinstance(controller, RobustOCP):

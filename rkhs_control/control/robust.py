@@ -1,6 +1,6 @@
 """The robust optimal control problem: inputs for which every box of the tube lies within the limits.
 
-What is returned is judged by the true bounds, all of them, and not by what the search believed on its way.
+The result is judged by all true bounds, not by the approximations that the search used.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class RobustPlan:
     inputs: FloatArray
     certificate: Certificate
     cost: float
-    """Of the nominal prediction."""
+    """Cost of the nominal prediction."""
     start: Plan
-    """The plan that it started from: certainty equivalent, or the one to repair."""
+    """The plan that the search started from: certainty-equivalent, or the one to repair."""
     iterations: int
     terminal: Box | None = None
 
     @property
     def success(self) -> bool:
-        """Whether the plan is certified, and ends where it is to end."""
+        """Whether the plan is certified and ends in the terminal set."""
         tube = self.certificate.tube
         ends_there = self.terminal is None or bool(self.terminal.contains([tube.lower[-1], tube.upper[-1]]).all())
         return self.certificate.verdict is Verdict.CERTIFIED and ends_there
 
     @property
     def price(self) -> float:
-        """How much dearer it is than what it started from, as a share of that cost."""
+        """Extra cost relative to the plan that it started from, as a share of that plan's cost."""
         dearer = self.cost - self.start.cost
         if dearer == 0.0:
             return 0.0
@@ -58,20 +58,20 @@ class RobustPlan:
 
 @dataclass(frozen=True, eq=False, init=False)
 class RobustOCP:
-    """Minimise the cost of the nominal prediction with every box of the tube within the limits.
+    """Minimise the cost of the nominal prediction, with every box of the tube within the limits.
 
     Parameters
     ----------
     predictor : of a method whose bounds have gradients
     nominal : the certainty-equivalent problem with the models and the cost
-    limits : Limits, or what limits the states alone
+    limits : Limits, or limits on the states alone
         What every box, input and change of the inputs must keep; inputs by default those of `nominal`.
     initial_state_noise : how far the true initial state may be from the one planned from, by default as far as recorded
         ones
-    iterations : at most so many plans are tried after the first
+    iterations : maximum number of plans tried after the first
     terminal : Box, optional
-        What the last box is to lie in. In an invariant region there is always a plan from there on: a loop that plans
-        so does not run out of plans.
+        Terminal set for the last box. Inside an invariant region there is always a plan from there on, so a loop that
+        plans this way does not run out of plans.
     """
 
     predictor: MultiStepPredictor
@@ -107,17 +107,17 @@ class RobustOCP:
                 f"the predictor has {self.predictor.horizon} steps, the nominal problem {self.nominal.horizon}"
             )
         if not self.predictor.method.has_gradients:
-            raise InputError(f"there are no gradients of {self.predictor.method.__name__}; OptimalEnvelope has them")
+            raise InputError(f"{self.predictor.method.__name__} has no gradients; OptimalEnvelope has")
         for n, kernels in enumerate(self.predictor.kernels, start=1):
             z = self.predictor.runs.arguments(n)[:1]
             for kernel in kernels:
                 kernel.gradient(z, z)  # refused now if there is none
 
     def solve(self, x0: npt.ArrayLike | Box, guess: npt.ArrayLike | None = None) -> RobustPlan:
-        """The cheapest plan that is found to be certified, from the certainty-equivalent one on.
+        """The cheapest certified plan found, starting from the certainty-equivalent one.
 
-        If that one is certified, it is the answer; one that breaks input rates is first moved to where it keeps them.
-        If none is found, the answer is the one that lacks least. From a box, the plan serves all states in it.
+        If that one is certified, it is the answer; if it breaks input rate limits, it is first moved within them. If
+        none is found, the answer is the plan with the least violation. From a box, the plan serves all states in it.
         """
         if isinstance(x0, Box):
             middle, reach = x0.around()
@@ -131,9 +131,9 @@ class RobustOCP:
         return solve_from(self, as_points(x0, "x0", self.predictor.runs.n_history), _PLANS_PER_TASK, n_jobs, progress)
 
     def repair(self, x0: npt.ArrayLike, inputs: npt.ArrayLike, *, seconds: float = math.inf) -> RobustPlan:
-        """The smallest change of a plan, in shares of the input ranges, that makes it certifiable.
+        """The smallest change to a plan, in shares of the input ranges, that makes it certifiable.
 
-        After so many `seconds` no other plan is tried.
+        After `seconds`, no further plan is tried.
         """
         deadline = time.monotonic() + seconds
         start = as_vector(x0, "x0", self.predictor.runs.n_history)
@@ -142,7 +142,7 @@ class RobustOCP:
         return self._improve(Task(start, Plan(plan, states, cost, True, "given"), is_repair=True, deadline=deadline))
 
     def gradients(self, certificate: Certificate) -> FloatArray:
-        """Of the worst corners, `normal . x`, by the inputs: `(n_steps, n_constraints, n_steps * n_inputs)`."""
+        """Gradients of the worst corners, `normal . x`, by inputs: `(n_steps, n_constraints, n_steps * n_inputs)`."""
         question, tube = certificate.question, certificate.tube
         return self._search.slopes(
             question.x0, question.inputs, tube.witnesses, np.ones(tube.witnesses.shape, dtype=bool)
@@ -159,5 +159,5 @@ class RobustOCP:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What CasADi compiled stays behind."""
+        """Without the functions compiled by CasADi."""
         return {name: value for name, value in vars(self).items() if name != "_search"}

@@ -1,10 +1,10 @@
-"""The search of the robust problem: from plan to plan by tangents of the bounds, in a trust region.
+"""The search of the robust problem: from plan to plan by linearised bounds, in a trust region.
 
 The optimal bounds enter with their exact gradients (by the envelope theorem, those of the witness held fixed). Around a
-plan they are replaced by their tangents, IPOPT minimises the cost of the nominal prediction in a region where these can
-be trusted, and the bounds at the solution are computed anew. What the constraints lack is penalised, so that the search
-may start from a plan that cannot be certified. Boxes are narrow near recorded inputs, so there are many local optima;
-where one search ends without a certificate, others begin there.
+plan they are linearised, IPOPT minimises the cost of the nominal prediction in a trust region, and the bounds are
+recomputed at the solution. Constraint violations are penalised, so that the search may start from a plan that cannot be
+certified. Boxes are narrow near recorded inputs, so there are many local optima; where one search ends without a
+certificate, others start from there.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from ..prediction.arguments import SetProof
 from ..prediction.predictor import MultiStepPredictor
 from .certainty_equivalent import CertaintyEquivalentOCP, Plan
 
-_PENALTY, _HIGH_PENALTY = 1e3, 1e5  # of what a constraint lacks, against the cost, at first and when beginning again
-_BACKOFF, _BACKOFF_BY_RADIUS = 1e-4, 0.1  # shares of the boxes that limits are tightened by: tangents are not exact
-_OVERSHOOT = 1e-2  # likewise: at most so much more where a margin is negative, and no more than it is
-_STILL = 1e-4  # a plan that may move by less, as a share of the range of the inputs, has arrived
+_PENALTY, _HIGH_PENALTY = 1e3, 1e5  # of a constraint violation relative to the cost, at first and after a restart
+_BACKOFF, _BACKOFF_BY_RADIUS = 1e-4, 0.1  # limits are tightened by these shares of the boxes: tangents are not exact
+_OVERSHOOT = 1e-2  # likewise: at most this much more where a margin is negative, and no more than its size
+_STILL = 1e-4  # a plan that may move by less, as a share of the input range, has converged
 _FIRST_RADIUS = 0.2  # of the trust region, likewise
-_NEAR = 2.0  # widths of a box: limits that are further away are not watched on the way
-_POOR, _GOOD = 0.25, 0.75  # shares of the promised gain: below, the trust region shrinks; above, it may grow
-_ARRIVED = 1e-3  # a certified plan whose merit gains a smaller share has arrived
-_NEAREST_RUNS, _RESTARTS = 40, 3  # where to begin again, when the first search ends without a certificate
-_HOPELESS = 2.0  # but not if what is lacking is more than so many widths of the box that fails first
-_PATIENCE, _PROGRESS = 4, 0.9  # given up if what is lacking does not fall to this share in so many trials
+_NEAR = 2.0  # widths of a box: limits further away are not monitored during the search
+_POOR, _GOOD = 0.25, 0.75  # shares of the predicted gain: below, the trust region shrinks; above, it may grow
+_ARRIVED = 1e-3  # a certified plan whose merit gains a smaller share has converged
+_NEAREST_RUNS, _RESTARTS = 40, 3  # where to restart when the first search ends without a certificate
+_HOPELESS = 2.0  # but not if the violation exceeds this many widths of the box that fails first
+_PATIENCE, _PROGRESS = 4, 0.9  # given up if the violation does not fall to this share in this many trials
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Where a search starts from, and what counts in it."""
+    """Where a search starts, and what it minimises."""
 
     x0: FloatArray
     start: Plan
     is_repair: bool
-    """Whether the change from the start counts, rather than the cost."""
+    """Whether to minimise the change from the start, rather than the cost."""
     penalty: float = _PENALTY
     deadline: float = math.inf
-    """By `time.monotonic`: nothing more is tried after it."""
+    """By `time.monotonic`: nothing more is tried after this time."""
 
     @property
     def has_time(self) -> bool:
@@ -60,7 +60,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """A plan on the way, with its boxes and what they lack."""
+    """An intermediate plan, with its boxes and their violations."""
 
     inputs: FloatArray
     ends: FloatArray
@@ -69,27 +69,27 @@ class Iterate:
     margins: FloatArray
     cost: float
     lacking: float
-    """The sum of what the boxes are outside the limits by."""
+    """Sum of the distances by which boxes are outside the limits."""
     merit: float
     certificate: Certificate
-    """Of this plan or, after a glance, of one nearby."""
+    """Slopes at this plan or, after a partial evaluation, at one nearby."""
     is_glance: bool
 
     @property
     def widths(self) -> FloatArray:
-        """Of the boxes at every step, in the widest direction."""
+        """Width of the boxes at every step, in the widest direction."""
         widths: FloatArray = (self.ends[:, :, 1] - self.ends[:, :, 0]).max(axis=1, initial=0.0)
         return widths
 
     @property
     def is_near_limits(self) -> npt.NDArray[np.bool_]:
-        """Constraints, by step, that a box is not far inside of."""
+        """Which constraints, by step, have a box close to them."""
         return self.margins < _NEAR * self.widths[:, None]
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """For plans whose boxes keep the limits."""
+    """Search for plans whose boxes keep the limits."""
 
     predictor: MultiStepPredictor
     nominal: CertaintyEquivalentOCP
@@ -97,12 +97,12 @@ class Search:
     initial_state_noise: FloatArray
     iterations: int
     terminal: Box | None = None
-    """What the last box is to lie in, besides the limits."""
+    """Terminal set for the last box, in addition to the limits."""
 
     def slopes(
         self, x0: FloatArray, inputs: FloatArray, witnesses: npt.NDArray[np.object_], needed: npt.NDArray[np.bool_]
     ) -> FloatArray:
-        """Likewise, of the ends of boxes that are needed, the others taken as constant."""
+        """Likewise for the box ends that are needed, with the others taken as constant."""
         n_history, flat = len(x0), inputs.ravel()
         ends = np.zeros((*needed.shape, flat.size))
         for n, i, side in np.argwhere(needed):
@@ -113,7 +113,7 @@ class Search:
         return slopes
 
     def improve(self, task: Task) -> tuple[Iterate, int]:
-        """Search near the start; where that ends without a certificate, near what was recorded."""
+        """Search near the start; if that ends without a certificate, near recorded runs."""
         start = self._assess(task, self._within_rates(task.start.inputs))
         best, tried = (start, 0) if start.lacking == 0.0 else self._descend(task, start, self.iterations)
         if best.lacking > 0.0:
@@ -130,8 +130,8 @@ class Search:
     def _descend(self, task: Task, best: Iterate, iterations: int) -> tuple[Iterate, int]:
         """The best plan that tangents lead to, and how many were tried.
 
-        Only limits that boxes come near to are watched on the way. At its end all are looked at, and if others have
-        come near, it goes on with these, too.
+        Only limits that boxes come close to are monitored during the search. At the end all are checked, and if others
+        have come close, the search continues with these included.
         """
         watched, tried = best.is_near_limits, 0
         while True:
@@ -148,7 +148,7 @@ class Search:
     def _follow_tangents(
         self, task: Task, best: Iterate, watched: npt.NDArray[np.bool_], iterations: int
     ) -> tuple[Iterate, int]:
-        """From the best plan so far to the next, in a region that grows while tangents keep their promise."""
+        """From the best plan so far to the next, in a trust region that grows while the tangents predict well."""
         other, radius, lacking = best, _FIRST_RADIUS, [best.lacking]
         while len(lacking) <= iterations and radius >= _STILL and not _is_stuck(lacking) and task.has_time:
             inputs, promised = self._solve_near(task, best, other, watched, radius)
@@ -171,9 +171,9 @@ class Search:
         return best, len(lacking) - 1
 
     def _recorded_starts(self, task: Task, stuck: Iterate) -> list[FloatArray]:
-        """Plans that begin like recorded runs up to where one got stuck: boxes are narrow there.
+        """Plans that begin like recorded runs up to where the search got stuck: boxes are narrow there.
 
-        Of the runs from nearby initial states, those that leave most room at that step.
+        Among runs from nearby initial states, those that leave the most room at that step are used.
         """
         failing = np.flatnonzero((stuck.margins < 0.0).any(axis=1))
         if len(failing) == 0:
@@ -194,7 +194,7 @@ class Search:
         return [np.vstack([beginnings[k], stuck.inputs[n:]]) for k in best]
 
     def _assess(self, task: Task, inputs: FloatArray) -> Iterate:
-        """A plan under the true bounds, all of them."""
+        """A plan under all true bounds."""
         certificate = Question(task.x0, inputs, self.limits, self.initial_state_noise).ask(self.predictor)
         tube = certificate.tube
         ends = np.stack([tube.lower, tube.upper], axis=-1)
@@ -203,7 +203,7 @@ class Search:
         return self._judged(task, inputs, ends, tube.witnesses, margins, certificate)
 
     def _glance(self, task: Task, inputs: FloatArray, near: Iterate, watched: npt.NDArray[np.bool_]) -> Iterate:
-        """A plan under the true bounds that watched limits ask for; the others as at a plan nearby."""
+        """A plan under the true bounds needed for monitored limits; the others as at a nearby plan."""
         ends, witnesses = near.ends.copy(), near.witnesses.copy()
         flat = inputs.ravel()
         for n, i, side in np.argwhere(self._needed(watched)):
@@ -230,7 +230,7 @@ class Search:
         return Iterate(inputs, ends, witnesses, margins, cost, lacking, merit, certificate, is_glance)
 
     def _room(self, ends: FloatArray) -> FloatArray:
-        """How far inside every constraint the worst corners are, but for rounding."""
+        """How far inside every constraint the worst corners are, up to rounding."""
         room: FloatArray = self.limits.polytope.offsets - np.einsum("sci,...is->...c", self._normals, ends)
         return room
 
@@ -242,26 +242,26 @@ class Search:
             return np.zeros(len(limits.offsets))
         ends = self.terminal.as_polytope()
         if not np.array_equal(ends.normals, limits.normals):
-            raise InputError("a terminal box needs limits of the states that are a box with the same finite ends")
+            raise InputError("a terminal box needs state limits that are a box with the same finite ends")
         return np.maximum(limits.offsets - ends.offsets, 0.0)
 
     def _needed(self, watched: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which ends of which boxes constraints depend on: by step, state and side."""
+        """The box ends that constraints depend on: by step, state and side."""
         return np.stack([watched @ part for part in self._normals != 0.0], axis=-1)
 
     @cached_property
     def _normals(self) -> FloatArray:
-        """Of the limits: what lower and what upper ends of boxes count for, `(2, n_constraints, n_states)`."""
+        """Normals of the limits, as weights on lower and upper box ends, `(2, n_constraints, n_states)`."""
         normals = self.limits.polytope.normals
         return np.stack([np.minimum(normals, 0.0), np.maximum(normals, 0.0)])
 
     def _solve_near(
         self, task: Task, at: Iterate, other: Iterate, watched: npt.NDArray[np.bool_], radius: float
     ) -> tuple[FloatArray, float]:
-        """The best plan no further than `radius` from one, by the tangents of the bounds there, and its merit.
+        """The best plan within `radius` of a given one, by the tangents of the bounds there, and its merit.
 
-        Where a margin has a ridge, as it has above a recorded input, the tangents on one side of it promise too much:
-        those at the other plan say more, as far as they do not contradict what is known here.
+        Where a margin has a ridge, as above a recorded input, the tangents on one side of it promise too much: those at
+        the other plan are more informative, as long as they do not contradict what is known here.
         """
         limits, steps = self.limits.input_box, self.nominal.horizon - 1
         margins, slopes = self._tangents(task, at, watched, at.inputs)
@@ -290,13 +290,13 @@ class Search:
     def _tangents(
         self, task: Task, at: Iterate, watched: npt.NDArray[np.bool_], inputs: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """What the tangents at a plan say of the margins of other inputs, and how fast these fall."""
+        """What the tangents at a plan say about the margins for other inputs, and how fast these fall."""
         slopes = self.slopes(task.x0, at.inputs, at.witnesses, self._needed(watched))
         slopes = np.where(watched[:, :, None], slopes, 0.0).reshape(-1, inputs.size)
         return at.margins.ravel() - slopes @ (inputs - at.inputs).ravel(), slopes
 
     def _within_rates(self, inputs: FloatArray) -> FloatArray:
-        """Each input as near to what is wanted as the one before it allows; solvers leave limits by rounding."""
+        """Each input as close to the wanted one as its predecessor allows; solvers violate limits by rounding."""
         if self.limits.rates is None:
             return inputs
         kept = [inputs[0]]
@@ -307,21 +307,21 @@ class Search:
 
     @cached_property
     def _rates(self) -> Box:
-        """Limits of the changes of inputs, drawn in by what rounding may do."""
+        """Input rate limits, tightened to allow for rounding."""
         lower, upper = self.limits.rate_box.lower, self.limits.rate_box.upper
         room = np.minimum(1e-9 * self._ranges, (upper - lower) / 2.0)
         return Box(lower + room, upper - room)
 
     @property
     def _ranges(self) -> FloatArray:
-        """Of the inputs: between their limits or, where there are none, as recorded."""
+        """Input ranges: between the limits or, where there are none, as recorded."""
         limits = self.limits.input_box
         between, recorded = limits.upper - limits.lower, np.ptp(self.predictor.runs.inputs, axis=(0, 1))
         return np.maximum(np.where(np.isfinite(between), between, recorded), 1e-12)
 
     @cached_property
     def _solvers(self) -> list[Any]:
-        """Of the problem with linear constraints, for the nominal cost and for the change of a plan."""
+        """Solvers of the linearly constrained problem, for the nominal cost and for the change of a plan."""
         import casadi
 
         horizon, n_inputs, n_history = self.nominal.horizon, len(self._ranges), self.predictor.runs.n_history
@@ -354,5 +354,5 @@ class Search:
 
 
 def _is_stuck(lacking: list[float]) -> bool:
-    """Whether the last trials have hardly come nearer to a certified plan."""
+    """Whether the last trials have hardly come closer to a certified plan."""
     return len(lacking) > _PATIENCE and lacking[-1] > _PROGRESS * lacking[-1 - _PATIENCE]

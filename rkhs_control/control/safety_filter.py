@@ -1,4 +1,4 @@
-"""A safety filter: any policy, whose inputs are replaced where they would lead out of an invariant region."""
+"""A safety filter: any policy, with its inputs replaced where they would leave an invariant region."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from .robust import RobustOCP
 
 @dataclass(frozen=True, eq=False, init=False)
 class SafetyFilter:
-    """What a policy wants, where that is certified to stay in a region for ever, or else what is.
+    """Applies a policy's input where it is certified to stay in a region for ever, and otherwise one that is.
 
-    Called with a measured state, it asks the policy, looks at what that leads to, and returns the input to apply. From
-    a state in the region every input that it returns is certified, whatever the policy wants, as long as the
+    Called with a measured state, it asks the policy, checks where its input leads, and returns the input to apply. From
+    a state in the region, every input that it returns is certified, whatever the policy wants, as long as the
     assumptions of the predictor hold and measurements are off by at most the region's `initial_state_noise`.
 
     Parameters
     ----------
     policy : from a state `(n_states,)` to an input `(n_inputs,)` or a plan `(n_steps, n_inputs)`; or a controller
-        None where what is wanted is told with every call, as by `wrap`.
+        None if the wanted input is passed with every call, as by `wrap`.
     region : InvariantRegion
     safe_input : `(n_inputs,)`, applied where nothing is certified: outside the region, or when an assumption is refuted
-        By default the middle of the limits of the inputs.
-    repair, repair_seconds : the robust problem that mends what is wanted, if any, and after how long it gives up
+        By default the middle of the input limits.
+    repair, repair_seconds : the robust problem that repairs wanted inputs, if any, and its time limit
     """
 
     region: InvariantRegion
     loop: CertifiedMPC
-    """That does the work."""
+    """The certified loop that does the work."""
     _wanted: list[FloatArray] = field(repr=False)
 
     def __init__(
@@ -57,7 +57,7 @@ class SafetyFilter:
 
         def wanted(state: FloatArray) -> FloatArray:
             if not told and planner is None:
-                raise InputError("nobody said what is wanted: give a policy, or inputs with every call")
+                raise InputError("no input is wanted: give a policy, or inputs with every call")
             given = as_floats(told[0] if told else planner(state), "inputs")  # type: ignore[misc]
             return given if given.ndim == 2 else given.reshape(1, -1)
 
@@ -72,12 +72,12 @@ class SafetyFilter:
             object.__setattr__(self, name, value)
 
     def __call__(self, state: npt.ArrayLike, wanted: npt.ArrayLike | None = None) -> FloatArray:
-        """The input to apply at a measured state, `(n_inputs,)`; `wanted` takes the place of what the policy says."""
+        """The input to apply at a measured state, `(n_inputs,)`; `wanted` replaces the policy's output."""
         (applied,) = outcomes([self.deciding(state, wanted)])
         return applied
 
     def deciding(self, state: npt.ArrayLike, wanted: npt.ArrayLike | None = None) -> Asking[FloatArray]:
-        """The same, with the plans to certify left to others: see `make_steps`."""
+        """The same as a generator: the caller certifies the plans; see `make_steps`."""
         self._wanted[:] = [] if wanted is None else [as_floats(wanted, "wanted")]
         return self.loop.deciding(state)
 
@@ -92,16 +92,16 @@ class SafetyFilter:
         return Counter(step.decision for step in self.log)
 
     def wrap(self, environment: Any) -> FilteredEnvironment:
-        """An environment in the manner of Gymnasium, whose observations are states, with every action filtered."""
+        """Wrap a Gymnasium-style environment whose observations are states, so that every action is filtered."""
         return FilteredEnvironment(environment, self)
 
 
 @dataclass(eq=False)
 class FilteredEnvironment:
-    """`reset` and `step` as Gymnasium has them; other attributes are those of the environment.
+    """`reset` and `step` as in Gymnasium; other attributes are those of the environment.
 
-    An action is replaced where it does not lead to a state from which the limits can be kept for ever. What was applied
-    stands in `info["applied"]`, and why in `info["decision"]`.
+    An action is replaced where it does not lead to a state from which the limits can be kept for ever. The applied
+    input is in `info["applied"]`, and the reason in `info["decision"]`.
     """
 
     environment: Any
@@ -115,7 +115,7 @@ class FilteredEnvironment:
         return self._state, info
 
     def step(self, action: npt.ArrayLike) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Apply an action, or what takes its place."""
+        """Apply an action, or its replacement."""
         applied = self.filter(self._state, action)
         self._state, reward, terminated, truncated, info = self.environment.step(applied)
         told = {**info, "applied": applied, "decision": self.filter.log[-1].decision}

@@ -1,4 +1,4 @@
-"""Offline design: what the boxes of many plans say about a controller that is not to look at boxes itself."""
+"""Offline design: tightened limits, from the boxes of many plans, for a controller that does not use boxes itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .certainty_equivalent import CertaintyEquivalentOCP, Tightening
 
 
 def half_widths(certificates: Sequence[Certificate]) -> FloatArray:
-    """Of the boxes of plans of one length: `(n_plans, n_steps, n_states)`."""
+    """Half-widths of the boxes of plans of equal length: `(n_plans, n_steps, n_states)`."""
     return np.array([(c.tube.upper - c.tube.lower) / 2.0 for c in certificates])
 
 
@@ -22,9 +22,9 @@ def tightening_for(
 ) -> Tightening:
     """How far inside the limits the predictions of `nominal` must stay for these plans to be certified.
 
-    At every step and for every state, from either side: what the box reaches beyond the prediction, the largest over
-    all plans. With a `share` each of these numbers, taken by itself, is enough for that share of the plans. Other plans
-    may need more: only a certificate tells.
+    At every step, for every state and on either side: how far the box extends beyond the prediction, maximised over all
+    plans. With a `share`, each of these numbers, on its own, suffices for that share of the plans. Other plans may need
+    more: only a certificate can tell.
     """
     if not certificates:
         raise InputError("tightenings come from the boxes of plans; there are none")

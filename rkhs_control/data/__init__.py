@@ -1,1 +1,1 @@
-"""What is recorded, planned and allowed: arrays, sets, observations, trajectories, and their files."""
+"""Recorded data, plans and limits: arrays, sets, observations, trajectories, and their files."""

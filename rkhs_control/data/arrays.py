@@ -1,4 +1,4 @@
-"""Checks of array arguments, with messages that name the argument, the row and the cure."""
+"""Checks of array arguments, with messages that name the argument, the row and the fix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST = 1e50
 """Numbers beyond this are refused: products of a few of them could overflow."""
 
 SMALLEST = 1.0 / LARGEST
-"""What multiplies (lengthscales, factors and variances of kernels, coefficients of functionals) is refused below this:
+"""Multipliers (lengthscales, factors and variances of kernels, coefficients of functionals) are refused below this:
 products of a few could underflow, and bounds on their rounding errors with them."""
 
 
@@ -66,7 +66,7 @@ def non_negative(value: float, name: str) -> float:
 
 
 def require_finite(array: FloatArray, name: str) -> None:
-    """Refuse NaN, infinity and what is nearly as large, naming the first row that has one."""
+    """Refuse NaN, infinity and excessively large numbers, naming the first offending row."""
     fine = np.abs(array) <= LARGEST
     if np.all(fine):
         return
@@ -82,7 +82,7 @@ def require_finite(array: FloatArray, name: str) -> None:
 
 
 def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
-    """`values` as an array of doubles; anything that would lose something on the way is refused."""
+    """`values` as an array of doubles; lossy conversions are refused."""
     if np.ma.is_masked(values):
         raise InputError(f"{name} has masked entries; leave those rows out")
     try:
@@ -96,7 +96,9 @@ def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
     if array.dtype.itemsize >= 8 and array.dtype != np.float64:
         changed = np.isfinite(doubles) & (doubles.astype(array.dtype) != array)
         if changed.any() or (array.dtype.kind in "iu" and (np.abs(doubles) > 2.0**53).any()):
-            raise InputError(f"{name} has {array.dtype} entries that are no doubles; round them, and count it as noise")
+            raise InputError(
+                f"{name} has {array.dtype} entries that are not doubles; round them, and count that as noise"
+            )
     return doubles
 
 
@@ -110,7 +112,7 @@ def as_rows(rows: npt.ArrayLike, size: int, name: str) -> IndexArray:
 
 
 def listed(values: Iterable[float | str], most: int = 6) -> str:
-    """`0.06, 0.05`: the first of them, for a `repr` that stays short, and how many there are if that is not all."""
+    """`0.06, 0.05`: the first few, to keep a `repr` short, with the total number if there are more."""
     texts = [value if isinstance(value, str) else f"{value:.6g}" for value in values]
     return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")
 

@@ -1,4 +1,4 @@
-"""Checks of the fields of trajectories and plans: names, units, noise bounds, where runs are from."""
+"""Checks of the fields of trajectories and plans: names, units, noise bounds, origins of runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require_finite_runs(array: FloatArray, name: str) -> None:
 
 
 def checked_runs(given_states: npt.ArrayLike, given_inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """States `(n_runs, n_steps + 1, n_states)` and inputs `(n_runs, n_steps, n_inputs)` that go together."""
+    """Matching states `(n_runs, n_steps + 1, n_states)` and inputs `(n_runs, n_steps, n_inputs)`."""
     states, inputs = as_floats(given_states, "states"), as_floats(given_inputs, "inputs")
     if states.ndim != 3 or min(states.shape) == 0 or states.shape[1] < 2:
         raise InputError(f"states must have shape (n_runs, n_steps + 1, n_states); got {states.shape}")
@@ -39,7 +39,7 @@ def checked_runs(given_states: npt.ArrayLike, given_inputs: npt.ArrayLike) -> tu
 
 
 def noise_by_step(given: npt.ArrayLike, name: str, states: FloatArray) -> FloatArray:
-    """The bound of every step and state, from a number for all, one per state, or all of them."""
+    """The bound for every step and state, from one number, one per state, or one per step and state."""
     array, (n_steps, n_states) = as_floats(given, name), (states.shape[1] - 1, states.shape[2])
     if array.shape not in ((), (n_states,), (n_steps, n_states)):
         raise InputError(
@@ -53,7 +53,7 @@ def noise_by_step(given: npt.ArrayLike, name: str, states: FloatArray) -> FloatA
 
 
 def checked_histories(given: npt.ArrayLike | None, states: FloatArray, inputs: FloatArray, shape: Shape) -> FloatArray:
-    """One row per run, whose first entries are the states at its beginning; these alone where there are no lags."""
+    """One row per run, beginning with its initial states; these alone where there are no lags."""
     if not shape.lead:
         return np.ascontiguousarray(states[:, 0])
     if given is None:
@@ -69,14 +69,14 @@ def checked_histories(given: npt.ArrayLike | None, states: FloatArray, inputs: F
 
 
 def checked_origins(given: npt.ArrayLike | None, n_runs: int) -> IndexArray:
-    """Recording and first instant of every run; by default each is a recording of its own."""
+    """Recording and first instant of every run; by default each run is its own recording."""
     if given is None:
         return np.stack([np.arange(n_runs), np.zeros(n_runs, dtype=np.int64)], axis=1)
     array = as_floats(given, "origins")
     if array.shape != (n_runs, 2):
         raise InputError(
             f"origins must have shape ({n_runs}, 2), recording and first instant of every run; got {array.shape} (None "
-            "for runs that are no windows)"
+            "for runs that are not windows)"
         )
     if not ((array >= 0) & (array == np.floor(array)) & (array < 2.0**53)).all():
         raise InputError("origins must be whole numbers, zero or more")
@@ -84,7 +84,7 @@ def checked_origins(given: npt.ArrayLike | None, n_runs: int) -> IndexArray:
 
 
 def checked_names(given: Sequence[str], field: str, letter: str, size: int) -> tuple[str, ...]:
-    """Names or units as given; where none are, the names are numbered and the units empty."""
+    """Names or units as given; by default, names are numbered and units empty."""
     names = tuple(given) or tuple(f"{letter}_{i}" if letter else "" for i in range(size))
     if len(names) != size or not all(isinstance(name, str) for name in names):
         raise InputError(f"{field} must be {size} strings; got {given!r}")
@@ -94,7 +94,7 @@ def checked_names(given: Sequence[str], field: str, letter: str, size: int) -> t
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Which of `names` was meant, whatever its capitals; None where none is near."""
+    """Which of `names` was probably meant, ignoring case; None if none is close."""
     known = {other.casefold(): other for other in names}
     near = get_close_matches(name.casefold(), known, n=1)
     return known[near[0]] if near else None
@@ -111,7 +111,7 @@ def stacked(states: FloatArray, inputs: FloatArray) -> FloatArray:
 
 
 def noise_by_state(noise: npt.ArrayLike, n_entries: int) -> FloatArray:
-    """How far initial states may be off, from a number for all or one per entry."""
+    """How far initial states may be off, from one number or one per entry."""
     array = as_floats(noise, "initial_state_noise")
     array = as_vector(np.full(n_entries, array) if array.ndim == 0 else array, "initial_state_noise", n_entries)
     if (array < 0).any():
@@ -121,7 +121,7 @@ def noise_by_state(noise: npt.ArrayLike, n_entries: int) -> FloatArray:
 
 
 def noise_of_history(given: npt.ArrayLike, n_states: int, output_lags: int, n_history: int) -> FloatArray:
-    """Of every entry of a history: bounds of outputs count at all their lags, recorded inputs are known."""
+    """Noise of every entry of a history: bounds on outputs apply at all lags, recorded inputs are known."""
     if n_history == n_states or np.size(given) == n_history != 1:
         return noise_by_state(given, n_history)
     outputs = np.tile(noise_by_state(given, n_states), output_lags)
@@ -129,13 +129,13 @@ def noise_of_history(given: npt.ArrayLike, n_states: int, output_lags: int, n_hi
 
 
 def require_constant(bound: FloatArray, name: str) -> None:
-    """Refuse a bound that differs from step to step where any step may become any other."""
+    """Refuse a bound that differs from step to step where windows may start at any step."""
     if (bound != bound[0]).any():
         raise InputError(f"runs whose {name} differs from step to step cannot be cut into windows")
 
 
 def require_same_plant(runs: Any, other: Any) -> None:
-    """Refuse runs that cannot be joined: of other names, lengths, shapes or bounds, up to rounding."""
+    """Refuse runs that cannot be joined: different names, lengths, shapes or bounds, up to rounding."""
     same = ("state_names", "input_names", "sampling_time", "shape", "horizon")
     if any(getattr(runs, name) != getattr(other, name) for name in same):
         raise InputError("only runs of the same plant and length can be joined")

@@ -1,15 +1,15 @@
-"""Trajectories in files: CSV in long form, NPZ, MAT (v5, and v7.3 through HDF5) and HDF5, told apart by their ending.
+"""Trajectories in files: CSV in long form, NPZ, MAT (v5, and v7.3 through HDF5) and HDF5, by file extension.
 
-CSV holds what was recorded and nothing else, one row per instant: the columns `trajectory` (which one run does
-without), `time` (in seconds, or ISO dates), or `step` or `sample`, which count, the states and the inputs, which are
-not read at the last instant of a run. Columns may be separated by semicolons or tabs, and decimals have commas. The
-other formats hold every field of `Trajectories`.
+CSV contains the recorded values and nothing else, one row per instant: the columns `trajectory` (optional for a single
+run), `time` (in seconds, or ISO dates), or the counters `step` or `sample`, the states, and the inputs, which are not
+read at the last instant of a run. Columns may also be separated by semicolons or tabs, with decimal commas. The other
+formats contain every field of `Trajectories`.
 
-Planned inputs are CSV files of the same form; of their states only the first is read. Where the future depends on a
-history, its entries have columns of their own: `T`, `T[-1]`, `Q[-1]`.
+Planned inputs are CSV files of the same form, of which only the first row of states is read. Where the future depends
+on a history, its entries have their own columns: `T`, `T[-1]`, `Q[-1]`.
 
-A decimal such as 0.1 is not a double. What that does to recorded states is added to their noise bound. Initial states
-that are taken as known, and inputs, are the doubles that are read: what a controller computes with and sends.
+A decimal such as 0.1 is not a double. The rounding of recorded states is added to their noise bound. Initial states
+that are taken as known, and inputs, are the doubles as read: what a controller computes with and sends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TEXTS = [name for name in _FIELDS if name.endswith(("_names", "_units"))]
 
 
 def save_trajectories(runs: Trajectories, file: str | Path) -> None:
-    """Write a file in the format of its ending."""
+    """Write a file in the format given by its extension."""
     path = Path(file)
     _format_of(path, _WRITERS)(runs, path)
 
@@ -47,16 +47,16 @@ def load_trajectories(
     stride: int = 1,
     **overrides: Any,
 ) -> Trajectories:
-    """Read a file in the format of its ending.
+    """Read a file in the format given by its extension.
 
-    A CSV file needs `state_names` and `input_names`, the columns to read, and `noise_bound`. Where it has times they
-    must be evenly spaced, by `sampling_time` if that is given; where it has no clock at all, its rows are one run in
-    their order, and a `RowOrderWarning` says so. `horizon` cuts the runs into windows of so many steps,
-    one every `stride` steps. These begin with measured states, which are uncertain by the noise bound unless
-    `initial_state_noise` says otherwise; the initial states of whole runs are taken as known unless it does.
+    A CSV file needs `state_names` and `input_names`, the columns to read, and `noise_bound`. Times, if present, must be
+    evenly spaced, by `sampling_time` if that is given; without any clock, the rows are one run in their order, and a
+    `RowOrderWarning` says so. `horizon` cuts the runs into windows of this many steps, one every `stride` steps. These
+    begin with measured states, which are uncertain by the noise bound unless `initial_state_noise` says otherwise; the
+    initial states of whole runs are taken as known unless it does.
 
-    `overrides` replace fields of `Trajectories` (a noise bound, units) in any format. Bounds are rounded upwards, and
-    that on the noise of recorded states is raised by what was lost when their decimals became doubles.
+    `overrides` replace fields of `Trajectories` (a noise bound, units) in any format. Bounds are rounded up, and the
+    noise bound of recorded states is raised by the rounding of their decimals to doubles.
     """
     path, overrides = _existing(file), {name: value for name, value in overrides.items() if value is not None}
     require_horizon(horizon, stride)
@@ -81,7 +81,7 @@ def load_trajectories(
         given = {**overrides, **bounds_as_read(overrides)}
         if horizon is None:
             return Trajectories(**{**known, **given})
-        noise = given.pop("initial_state_noise", None)  # of the windows, whose histories may have more entries
+        noise = given.pop("initial_state_noise", None)  # for the windows, whose histories may have more entries
         return Trajectories(**{**known, **given}).windows(horizon, stride, initial_state_noise=noise, **shape)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
@@ -95,14 +95,14 @@ def _read(path: Path) -> dict[str, Any]:
         return content
     except InputError:
         raise
-    except Exception as error:  # whatever libraries say of a broken file
+    except Exception as error:  # whatever libraries raise on a broken file
         raise InputError(
             f"{path}: not a readable {path.suffix[1:].upper()} file ({type(error).__name__}: {error})"
         ) from None
 
 
 def _starts_as_noisy(known: dict[str, Any]) -> bool:
-    """Whether initial states are as uncertain as the noise bound of a file says, so that another one replaces both."""
+    """Whether initial states are as uncertain as the file's noise bound, so that a new bound replaces both."""
     if "noise_bound" not in known or "initial_state_noise" not in known:
         return False
     is_measured = "origins" in known and (np.any(known["origins"][:, 1]) or np.any(known["initial_state_noise"]))
@@ -126,11 +126,11 @@ def load_plans(
     input_names: Sequence[str],
     sampling_time: float | None = None,
 ) -> Plans:
-    """Read planned inputs from a CSV file, in which the column `plan` may stand for `trajectory`.
+    """Read planned inputs from a CSV file, in which the column `trajectory` may be called `plan`.
 
-    The states are read in the first row of each plan, the inputs in all of them; a last row without inputs is the end
-    instant. For runs with histories, `state_names` are their `history_names`. Times, if there are any, must be evenly
-    spaced, by `sampling_time` if that is given.
+    The states are read from the first row of each plan, the inputs from all rows; a last row without inputs is the end
+    instant. For runs with histories, `state_names` are their `history_names`. Times, if present, must be evenly spaced,
+    by `sampling_time` if that is given.
     """
     path = _csv(_existing(file))
     if not state_names or not input_names:
@@ -239,7 +239,7 @@ def _write_hdf5(runs: Trajectories, path: Path) -> None:
 
 
 def _read_hdf5(path: Path, *, is_matlab: bool = False) -> dict[str, Any]:
-    """MATLAB's v7.3 stores arrays with their axes reversed, and texts in a way that is not read here."""
+    """MATLAB's v7.3 stores arrays with their axes reversed, and strings in a way that is not read here."""
     with _h5py(path).File(path, "r") as stream:
         content = {name: stream[name][()] for name in stream if hasattr(stream[name], "shape")}
     if is_matlab:
@@ -248,7 +248,7 @@ def _read_hdf5(path: Path, *, is_matlab: bool = False) -> dict[str, Any]:
 
 
 def _scalars(content: dict[str, Any]) -> dict[str, Any]:
-    """Single values as such, and what is one per state as a vector, of which MATLAB makes a matrix."""
+    """Single values as scalars, and per-state values, which MATLAB turns into matrices, as vectors."""
     single = ("sampling_time", "has_residual_bound")
     found = {n: v.item() if n in single and np.size(v) == 1 else v for n, v in content.items()}
     if np.ndim(noise := found.get("initial_state_noise", 0.0)) > 1:

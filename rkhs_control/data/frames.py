@@ -82,7 +82,7 @@ def _several(names: Sequence[str], field: str) -> tuple[str, ...]:
 
 
 def _texts(frame: DataFrame) -> list[tuple[str, ...]]:
-    """The cells of every row as a CSV file would hold them: `tolist` keeps the value of short floats, too."""
+    """The cells of every row as in a CSV file: `tolist` also preserves the value of short floats."""
     columns = [
         map(_count if name in COUNTERS else str, frame.iloc[:, place].tolist())
         for place, name in enumerate(frame.columns)
@@ -91,5 +91,5 @@ def _texts(frame: DataFrame) -> list[tuple[str, ...]]:
 
 
 def _count(cell: object) -> str:
-    """Whole floats without their point: pandas makes floats of whole numbers as soon as one is missing."""
+    """Whole floats without a decimal point: pandas turns integers into floats as soon as one is missing."""
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)

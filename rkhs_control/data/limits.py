@@ -1,4 +1,4 @@
-"""Limits of a plant: of its states, its inputs, and how fast these may change."""
+"""Limits of a plant: on its states, its inputs, and how fast these may change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .fields import nearest
 from .sets import Box, Polytope
 
 Intervals = Mapping[str, Sequence[float]]
-"""`{"c_A": (1.0, 3.0)}`: a lower and an upper end by name; a name that is not there has no limit."""
+"""`{"c_A": (1.0, 3.0)}`: lower and upper ends by name; names that are absent have no limit."""
 
 Pair = tuple[npt.ArrayLike, npt.ArrayLike] | list[Any]
 """`(lower, upper)`, each a number or one per dimension."""
@@ -25,24 +25,24 @@ Pair = tuple[npt.ArrayLike, npt.ArrayLike] | list[Any]
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """What a plant has to keep: one object for certifying, planning, loops and experiments.
+    """The limits that a plant must keep: one object for certifying, planning, loops and experiments.
 
     Each part is a `Box`, a pair `(lower, upper)` that makes one, or intervals by name, `{"c_A": (1.0, 3.0)}`; states
-    may also be limited by a `Polytope`. Names become places when the limits meet recorded runs (`over`).
+    may also be limited by a `Polytope`. Names become indices when the limits are applied to recorded runs (`over`).
 
     Parameters
     ----------
     states : Box, Polytope, pair or intervals by name
     inputs : Box, pair or intervals by name, optional
     rates : Box, pair or intervals by name, optional
-        Of the change of the inputs from one step to the next.
+        Limits on the change of the inputs from one step to the next.
     """
 
     states: Box | Polytope | Intervals
     inputs: Box | Intervals | None = None
     rates: Box | Intervals | None = None
 
-    if TYPE_CHECKING:  # what may be given is more than what is kept
+    if TYPE_CHECKING:  # more may be given than is kept
 
         def __init__(
             self,
@@ -61,7 +61,7 @@ class Limits:
     def of(
         cls, limits: Any, state_limits: Any = None, input_limits: Any = None, input_rate_limits: Any = None
     ) -> Limits:
-        """One object from either way of saying it: `limits`, or the parts by their long names."""
+        """One object from either form: `limits`, or its parts by their long names."""
         parts = (state_limits, input_limits, input_rate_limits)
         if limits is not None:
             if any(part is not None for part in parts):
@@ -74,7 +74,7 @@ class Limits:
         return cls(*parts)
 
     def over(self, state_names: Sequence[str], input_names: Sequence[str]) -> PlacedLimits:
-        """The same with a place for every state and input; refused where names or sizes do not match."""
+        """The same in the order of all states and inputs; refused where names or sizes do not match."""
         states = _placed(self.states, state_names, "states")
         inputs, rates = (_placed(getattr(self, part), input_names, part) for part in ("inputs", "rates"))
         return PlacedLimits(states, inputs, rates, len(input_names))  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class PlacedLimits(Limits):
-    """Limits with a place for every state and input of a plant, none by name any more."""
+    """Limits in the order of a plant's states and inputs, no longer by name."""
 
     states: Box | Polytope
     inputs: Box | None = None
@@ -96,12 +96,12 @@ class PlacedLimits(Limits):
 
     @property
     def rate_box(self) -> Box:
-        """The limits of how much inputs change, infinite where there are none."""
+        """The limits on input changes, infinite where there are none."""
         return Box.unbounded(self.n_inputs) if self.rates is None else self.rates
 
     @property
     def has_rates(self) -> bool:
-        """Whether there is any limit of how much inputs change."""
+        """Whether there is any limit on input changes."""
         return bool(np.isfinite([self.rate_box.lower, self.rate_box.upper]).any())
 
     @cached_property
@@ -111,11 +111,11 @@ class PlacedLimits(Limits):
 
 
 GivenLimits = Limits | Box | Polytope | Intervals | Pair
-"""`Limits`, or what limits the states alone: a box, a polytope, a pair `(lower, upper)`, or intervals by name."""
+"""`Limits`, or limits on the states alone: a box, a polytope, a pair `(lower, upper)`, or intervals by name."""
 
 
 def _limit(given: Any, part: str) -> Box | Polytope | Intervals | None:
-    """One part of the limits, checked as far as that is possible without knowing the plant."""
+    """One part of the limits, checked as far as possible without knowing the plant."""
     if given is None or isinstance(given, Box) or (isinstance(given, Polytope) and part == "states"):
         return given
     if isinstance(given, Mapping):
@@ -144,7 +144,7 @@ def _placed(given: Box | Polytope | Intervals | None, names: Sequence[str], part
 
 
 def require_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
-    """Refuse a name that is not known, with the nearest that is."""
+    """Refuse an unknown name, suggesting the closest known one."""
     for name in given:
         if name not in names:
             near = nearest(name, names)

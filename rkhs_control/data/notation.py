@@ -1,4 +1,4 @@
-"""How logs write columns, numbers and times: separators, decimal commas, ISO dates. What is ambiguous is refused."""
+"""How logs write columns, numbers and times: separators, decimal commas, ISO dates. Ambiguities are refused."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _ISO = re.compile(
 
 
 class RunRow(NamedTuple):
-    """What one row holds, as text, by column; `line` is how messages call it."""
+    """The text of one row, by column; `line` is its number in messages."""
 
     line: int
     cells: dict[str, str]
 
 
 class IsoTime(NamedTuple):
-    """A date and time: seconds since the year 1, and whether an offset from UTC was said."""
+    """A date and time: seconds since the year 1, and whether an offset from UTC was given."""
 
     seconds: Decimal
     has_zone: bool
 
 
 def separator_of(text: str) -> str:
-    """What separates the columns, from the header: a comma if there is one, or else a semicolon, or else a tab."""
+    """The column separator, from the header: a comma if there is one, otherwise a semicolon, otherwise a tab."""
     header = re.split(r"[\r\n]", text.lstrip(), maxsplit=1)[0]
     return next((mark for mark in ",;\t" if mark in header), ",")
 
 
 def with_points(source: str, rows: Sequence[RunRow], columns: Sequence[str]) -> list[RunRow]:
-    """The rows, with points where some columns have decimal commas.
+    """The rows, with points in place of decimal commas.
 
-    Commas count as decimal ones if some number shows it: `1,234` alone could be a thousand. Numbers with points beside
-    them are refused: one of the two marks would be something else.
+    Commas count as decimal if some number shows it: `1,234` alone could be over a thousand. A mix with decimal points
+    is refused: one of the two marks would mean something else.
     """
     if not any("," in row.cells[column] for row in rows for column in columns):
         return list(rows)
@@ -76,7 +76,7 @@ def with_points(source: str, rows: Sequence[RunRow], columns: Sequence[str]) -> 
 
 
 def iso_time(text: str) -> IsoTime | None:
-    """`2024-05-01T12:00:03.5`, with a blank for the T or without a time, `Z` or an offset after it; None otherwise."""
+    """`2024-05-01T12:00:03.5`, also with a blank for the T, without a time, or with `Z` or an offset; else None."""
     parts = _ISO.fullmatch(text)
     if parts is None:
         return None
@@ -93,7 +93,7 @@ def iso_time(text: str) -> IsoTime | None:
 
 
 def iso_instants(source: str, rows: Sequence[RunRow], column: str) -> list[Decimal] | None:
-    """Seconds from the first row where that holds an ISO time, and then all must; None otherwise."""
+    """Seconds since the first row if that has an ISO time, which all rows must then have; None otherwise."""
     first = iso_time(rows[0].cells[column]) if rows else None
     if first is None:
         return None

@@ -37,7 +37,7 @@ class Observations:
     lower: FloatArray
     upper: FloatArray
     noise_bound: float
-    """The largest noise bound of all rows (infinite for intervals that were given as such)."""
+    """The largest noise bound of all rows (infinite if intervals were given)."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Observations:
 
     @classmethod
     def from_intervals(cls, X: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Observations:
-        """From intervals; an infinite end is an end that is not known."""
+        """From intervals; an infinite end is unknown."""
         inputs = as_points(X, "X")
         _require_rows(inputs)
         ends = []
@@ -116,7 +116,7 @@ class Observations:
 
     @cached_property
     def centre(self) -> FloatArray:
-        """Middle of each interval: the output itself where there is one per input."""
+        """Midpoint of each interval: the output itself where there is one per input."""
         self.require_two_sided()
         return 0.5 * (self.lower + self.upper)
 
@@ -134,7 +134,7 @@ class Observations:
         return part
 
     def require_two_sided(self) -> None:
-        """Refuse intervals with an end that is not known."""
+        """Refuse intervals with an unknown end."""
         open_rows = np.flatnonzero(~np.isfinite(self.lower) | ~np.isfinite(self.upper))
         if len(open_rows):
             raise InputError(

@@ -1,4 +1,4 @@
-"""Planned input sequences, each with the state that it starts from."""
+"""Planned input sequences, each with its initial state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tables import one_line
 
 @dataclass(frozen=True, eq=False)
 class Plans:
-    """Input sequences to be applied, of any lengths, each with the state that it starts from."""
+    """Input sequences to be applied, of any lengths, each with its initial state."""
 
     names: tuple[str, ...]
     x0: tuple[FloatArray, ...]
@@ -26,7 +26,7 @@ class Plans:
     state_names: tuple[str, ...] = ()
     input_names: tuple[str, ...] = ()
 
-    if TYPE_CHECKING:  # what may be given is more than what is kept
+    if TYPE_CHECKING:  # more may be given than is kept
 
         def __init__(
             self,

@@ -27,7 +27,7 @@ def trajectories_of(table: RunTable, *, horizon: int | None, stride: int, fields
     stride : int
         Steps from one window to the next.
     fields : dict
-        Those of `Trajectories` that a table does not hold; `state_names` and `input_names` are the columns to read.
+        Fields of `Trajectories` that a table does not contain; `state_names` and `input_names` are the columns to read.
     """
     state_names, input_names = fields["state_names"], fields["input_names"]
     shape = shape_of(fields, horizon)
@@ -53,9 +53,9 @@ def trajectories_of(table: RunTable, *, horizon: int | None, stride: int, fields
 
 
 def bounds_as_read(given: dict[str, Any], roundings: Sequence[Fraction] | None = None) -> dict[str, FloatArray]:
-    """Those that are given, for the doubles that were read; an initial state that is known is that double.
+    """The given bounds, adapted to the doubles as read; a known initial state is exactly that double.
 
-    Disturbances act on the plant, not on what was read of it.
+    Disturbances act on the plant, not on its readings.
     """
     bounds: dict[str, FloatArray] = {}
     for name in ("noise_bound", "initial_state_noise"):
@@ -70,16 +70,16 @@ def bounds_as_read(given: dict[str, Any], roundings: Sequence[Fraction] | None =
 
 
 def require_horizon(horizon: int | None, stride: int) -> None:
-    """Refuse what is said of windows where there are none."""
+    """Refuse window settings where there are no windows."""
     if horizon is None and stride != 1:
-        raise InputError(f"stride is how far windows are apart, which only horizon makes; got {stride} without it")
+        raise InputError(f"stride is the distance between windows, and needs horizon; got {stride} without it")
 
 
 def shape_of(fields: dict[str, Any], horizon: int | None) -> dict[str, int]:
-    """How windows are to be cut, taken out of other fields; refused where no horizon makes any."""
+    """How windows are to be cut, taken out of the other fields; refused without a horizon."""
     shape = {name: fields.pop(name) for name in Shape._fields if name in fields}
     if shape and horizon is None:
-        raise InputError(f"{next(iter(shape))} is said of windows, which only horizon makes")
+        raise InputError(f"{next(iter(shape))} applies to windows, and needs horizon")
     return shape
 
 
@@ -88,5 +88,5 @@ def _recording(
 ) -> tuple[FloatArray, FloatArray]:
     rows = table.runs[name]
     if len(rows) < 2:
-        raise InputError(f"{table.source}, row {rows[0].line}: {table.kind} {name} has one step only; leave it out")
+        raise InputError(f"{table.source}, row {rows[0].line}: {table.kind} {name} has only one step; leave it out")
     return table.numbers(rows, state_names), table.numbers(rows[:-1], input_names)

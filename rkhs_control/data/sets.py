@@ -1,4 +1,4 @@
-"""Sets of states and inputs: boxes and polytopes, and by how much a box of states lies inside them."""
+"""Sets of states and inputs: boxes and polytopes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Box:
             object.__setattr__(self, name, end)
 
     def __repr__(self) -> str:
-        """As it is built, with a few digits of a few entries."""
+        """As in its constructor, with a few digits of a few entries."""
         return f"Box([{listed(self.lower)}], [{listed(self.upper)}])"
 
     @property
@@ -43,7 +43,7 @@ class Box:
 
     @classmethod
     def unbounded(cls, n_dims: int) -> Box:
-        """All of the space."""
+        """The whole space."""
         return cls(np.full(n_dims, -np.inf), np.full(n_dims, np.inf))
 
     def contains(self, points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -57,7 +57,7 @@ class Box:
         return np.clip(np.asarray(points, dtype=np.float64), self.lower, self.upper)
 
     def around(self) -> tuple[FloatArray, FloatArray]:
-        """A point in its middle, and how far the box reaches from there in every dimension, rounded up."""
+        """A point in its middle, and how far the box extends from there in every dimension, rounded up."""
         if not np.isfinite([self.lower, self.upper]).all():
             raise InputError("a box that is infinite has no middle: give it two ends in every dimension")
         middle = self.lower / 2.0 + self.upper / 2.0
@@ -109,7 +109,7 @@ class Polytope:
         return int(self.normals.shape[1])
 
     def as_polytope(self) -> Polytope:
-        """Itself: boxes have this, too."""
+        """Itself, for the same interface as `Box`."""
         return self
 
     def contains(self, points: npt.ArrayLike) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Two parts of recorded runs that share no sample, so that one can judge what was learnt from the other."""
+"""Two parts of recorded runs that share no samples, so that one can test what was learnt from the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ..errors import InputError
 from .arrays import IndexArray
 
-_BLOCKS = 5  # of windows that are held out: at most so many
+_BLOCKS = 5  # maximum number of held-out blocks of windows
 
 Mask = npt.NDArray[np.bool_]
 
@@ -30,10 +30,10 @@ def held_out_windows(n_held: int, origins: IndexArray, horizon: int, rng: np.ran
 
 
 def blocks_apart(origins: IndexArray, reach: int, folds: int) -> list[tuple[IndexArray, IndexArray]]:
-    """Folds for cross-validation of windows: what is held out, and what is kept because it shares no sample with that.
+    """Folds for cross-validation of windows: those held out, and those kept because they share no samples with them.
 
-    Whole recordings make a fold where there are enough of them, and else blocks of neighbours. `reach` is how many
-    steps a window spans, its history included. Where nothing else would be left, what is not held out is kept.
+    Folds are whole recordings where there are enough of them, otherwise blocks of neighbours. `reach` is how many steps
+    a window spans, its history included. Where nothing else would be left, all windows that are not held out are kept.
     """
     recordings, group = np.unique(origins[:, 0], return_inverse=True)
     in_order = np.lexsort(origins.T[::-1])
@@ -51,8 +51,8 @@ def blocks_apart(origins: IndexArray, reach: int, folds: int) -> list[tuple[Inde
 def last_part(share: float, origins: IndexArray, horizon: int) -> tuple[Mask, Mask]:
     """Which runs are kept and which are held out: the last share of each recording's windows.
 
-    Of recordings with a single window, such as whole runs, it is the last share of those recordings. Windows that touch
-    both parts belong to neither.
+    For recordings with a single window, such as whole runs, it is the last share of those recordings. Windows that
+    touch both parts belong to neither.
     """
     held = np.zeros(len(origins), dtype=bool)
     recordings, sizes = np.unique(origins[:, 0], return_counts=True)
@@ -68,9 +68,9 @@ def last_part(share: float, origins: IndexArray, horizon: int) -> tuple[Mask, Ma
 
 
 def _blocks(n: int, origins: IndexArray, horizon: int, rng: np.random.Generator) -> tuple[Mask, Mask]:
-    """Which windows belong to blocks of `n` in all, and which share no sample with those.
+    """Which windows belong to blocks of `n` windows in all, and which share no samples with those.
 
-    There are as many blocks as leave out no more windows than they hold; a single one is at the end.
+    There are as many blocks as possible without excluding more windows than they contain; a single one is at the end.
     """
     in_order = np.lexsort(origins.T[::-1])
     for n_blocks in range(min(_BLOCKS, n), 0, -1):
@@ -92,7 +92,7 @@ def _blocks(n: int, origins: IndexArray, horizon: int, rng: np.random.Generator)
 
 
 def _touched_by(chosen: Mask, origins: IndexArray, horizon: int) -> Mask:
-    """Which windows share a sample with a chosen one: those of the same recording, begun at most `horizon` apart."""
+    """Which windows share a sample with a chosen one: same recording, starting at most `horizon` apart."""
     touched = np.zeros(len(origins), dtype=bool)
     for recording in np.unique(origins[chosen, 0]):
         mine = origins[:, 0] == recording

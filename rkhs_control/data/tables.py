@@ -1,4 +1,4 @@
-"""Tables of runs or plans: one row per instant, told apart by run, in the order of their steps or times.
+"""Tables of runs or plans: one row per instant, grouped by run, in the order of their steps or times.
 
 They come from CSV files or from frames. What is wrong with one is an error that names the row, the column, and what to
 do. A decimal is read as the double that is nearest to it, and how far that may be off can be asked for.
@@ -54,7 +54,7 @@ class RunTable:
     sampling_time: float | None
     """Where there are times."""
     note: str = ""
-    """What was taken for granted in reading it, if anything."""
+    """What was assumed in reading it, if anything."""
 
     def numbers(self, rows: list[RunRow], columns: Sequence[str]) -> FloatArray:
         """The numbers of some rows, `(n_rows, n_columns)`."""
@@ -315,7 +315,7 @@ def _instants(source: str, rows: list[RunRow], clock: str) -> list[Decimal]:
 
 
 def _said(row: RunRow, clock: str, instant: Decimal) -> str:
-    """An instant as people know it."""
+    """An instant as people write it."""
     return str(instant) if iso_time(row.cells[clock]) is None else row.cells[clock]
 
 

@@ -38,20 +38,21 @@ class Trajectories:
     `noise_bound` bounds the error of the recorded states at the steps 1 to N: a number, one per state, or one per step
     and state, `(N, n_states)`, which is how bounded process disturbances enter. It is kept in the last form.
 
-    `disturbance_bound`, in any of these forms, bounds what unknown disturbances of the plant can do to a state at these
-    steps. It widens what is concluded from the runs and, because the plant will be disturbed again, boxes of plans.
+    `disturbance_bound`, in any of these forms, bounds the effect of unknown disturbances of the plant on a state at
+    these steps. It widens the intervals from the runs and, because the plant will be disturbed again, the boxes of
+    plans.
 
-    `histories` `(M, n_history)` are what the future depends on besides the inputs to come: the initial states by
-    default. Where only some outputs of a plant were recorded, they are the last `shape.output_lags` outputs, the latest
-    first, and the `shape.input_lags` inputs before.
+    `histories` `(M, n_history)` are what the future depends on besides the inputs to come: by default the initial
+    states. Where only some outputs of a plant were recorded, they are the last `shape.output_lags` outputs, latest
+    first, and the last `shape.input_lags` inputs.
 
-    `initial_state_noise` bounds the error of the histories: a number for all outputs in it, one per state, or one per
+    `initial_state_noise` bounds the error of the histories: a number for all outputs in them, one per state, or one per
     entry, kept as `(n_history,)`. By default it is zero for whole runs, whose initial states are known. Runs that are
-    windows of longer recordings begin with measured outputs; for these it is the noise bound (the largest of all
+    windows of longer recordings begin with measured outputs; for these it is the noise bound (the largest over all
     steps), and zero for recorded inputs.
 
-    `origins` `(M, 2)` tell which recording each run is from and at which step of it the run begins; by default each is
-    a recording of its own.
+    `origins` `(M, 2)` say which recording each run is from and at which step of it the run begins; by default each run
+    is its own recording.
     """
 
     states: FloatArray
@@ -63,15 +64,15 @@ class Trajectories:
     input_units: tuple[str, ...] = ()
     sampling_time: float = 1.0
     """In seconds."""
-    initial_state_noise: FloatArray = None  # type: ignore[assignment]  # until it is built, like the next
+    initial_state_noise: FloatArray = None  # type: ignore[assignment]  # set when built, like the next ones
     origins: IndexArray = None  # type: ignore[assignment]
     histories: FloatArray = None  # type: ignore[assignment]
     shape: Shape = PRESENT
     disturbance_bound: FloatArray = 0.0  # type: ignore[assignment]
     has_residual_bound: bool = False
-    """Whether measured histories are the arguments themselves, and the disturbance bound estimates what they leave."""
+    """Whether measured histories are the arguments themselves, and the disturbance bound estimates the residual."""
 
-    if TYPE_CHECKING:  # what may be given is more than what is kept
+    if TYPE_CHECKING:  # more may be given than is kept
 
         def __init__(
             self,
@@ -141,9 +142,9 @@ class Trajectories:
         horizon, stride : int
             In steps.
         output_lags, input_lags : int
-            The history of a window: so many outputs, the present one among them, and so many inputs before.
+            The history of a window: this many outputs, including the present one, and this many past inputs.
         every : int
-            Samples per step; inputs are averaged over a step. A sampling time that is given is that of the samples.
+            Samples per step; inputs are averaged over a step. A given sampling time is that of the samples.
         fields : further ones of `Trajectories`, such as `noise_bound`
         """
         shape = Shape.of((output_lags, input_lags, every))
@@ -170,17 +171,17 @@ class Trajectories:
     ) -> Trajectories:
         """Runs in a pandas frame with one row per instant, read by the rules for CSV files (`load_trajectories`).
 
-        Numbers count as the decimals that they print as, and the noise bound is raised by what these lose as doubles.
+        Numbers count as the decimals that they print as, and the noise bound is raised by their rounding to doubles.
         Before version 3.1, pandas reads files to the last digit only with `float_precision="round_trip"`. Named levels
         of the index count as columns, errors count rows from 0, and the last inputs of a run are not read.
 
         Parameters
         ----------
         trajectory : str
-            The column that tells runs apart; where there is no column `trajectory`, all rows are of one run.
+            The column that identifies runs; without a column `trajectory`, all rows are one run.
         time : str, optional
             The column of times, seconds or dates, evenly spaced; by default `time`, or `step`, which counts from 0.
-        fields : `horizon` and `stride` cut windows; others are those of `from_recordings` and `Trajectories`
+        fields : `horizon` and `stride` cut windows; the others are those of `from_recordings` and `Trajectories`
         """
         from .frames import read_frame
 
@@ -229,28 +230,28 @@ class Trajectories:
 
     @property
     def n_history(self) -> int:
-        """The number of entries of a history: that of states, where these are known."""
+        """The number of entries in a history: the number of states, where these are known."""
         return int(self.histories.shape[1])
 
     @property
     def history_names(self) -> tuple[str, ...]:
-        """`T, T[-1], Q[-1]`: the present states, those before, and inputs before."""
+        """`T, T[-1], Q[-1]`: the present states, past ones, and past inputs."""
         return self.shape.history_names(self.state_names, self.input_names)
 
     @property
     def has_states(self) -> bool:
-        """Whether the future depends on the present states alone, and on the inputs to come."""
+        """Whether the future depends only on the present states and the inputs to come."""
         return self.n_history == self.n_states
 
     def require_states(self, what: str) -> None:
-        """Refuse histories where something begins with a state."""
+        """Refuse histories where a state is needed to start from."""
         if not self.has_states:
             raise InputError(
                 f"{what} begins with a state, but the runs have histories: {', '.join(self.history_names)}"
             )
 
     def history_noise(self, given: npt.ArrayLike) -> FloatArray:
-        """How far each entry of a history may be off, from a number for all outputs, one per state, or all of them."""
+        """How far each entry of a history may be off, from one number for all outputs, one per state or entry."""
         return noise_of_history(given, self.n_states, self.shape.output_lags, self.n_history)
 
     @property
@@ -266,12 +267,12 @@ class Trajectories:
 
     @property
     def kind(self) -> str:
-        """What they are called in messages."""
+        """What the runs are called in messages."""
         return "windows" if self.is_windowed else "runs"
 
     @property
     def initial_state_text(self) -> str:
-        """What is assumed of recorded initial states, in a clause; empty for whole runs where these are known."""
+        """What is assumed about recorded initial states, as a clause; empty for whole runs where these are known."""
         start = "the windows begin with measured states, which" if self.is_windowed else "recorded initial states"
         if not self.initial_state_noise.any():
             taken = "as measured, with a bound on what that leaves open" if self.has_residual_bound else "as exact"
@@ -286,7 +287,7 @@ class Trajectories:
 
     @property
     def caveat(self) -> str:
-        """What may be wrong where data refute an assumption: measured initial states that are taken as exact."""
+        """A possible cause where data refute an assumption: measured initial states that are taken as exact."""
         if not self.is_windowed or self.initial_state_noise.any():
             return ""
         return (
@@ -299,13 +300,13 @@ class Trajectories:
 
     @property
     def sha256(self) -> str:
-        """Of the bytes of all states, then all inputs, then histories that are more, as little-endian doubles."""
+        """Hash of the bytes of all states, then all inputs, then histories with lags, as little-endian doubles."""
         arrays = (self.states, self.inputs) if self.has_states else (self.states, self.inputs, self.histories)
         content = [array.astype("<f8").tobytes() for array in arrays]
         return hashlib.sha256(b"".join(content)).hexdigest()
 
     def with_initial_state_noise(self, given: npt.ArrayLike | None) -> Trajectories:
-        """The same runs, their initial states as uncertain as given; as they are if nothing is."""
+        """The same runs with the given uncertainty of their initial states; unchanged if None."""
         if given is None:
             return self
         return replace(self, initial_state_noise=self.history_noise(given))
@@ -323,10 +324,10 @@ class Trajectories:
         )
 
     def joined(self, other: Trajectories) -> Trajectories:
-        """These runs and other ones of the same plant, with the same noise bounds up to rounding.
+        """These runs and others of the same plant, with the same noise bounds up to rounding.
 
-        Initial states are then taken to be as uncertain as those of either; the recordings of the others are numbered
-        on from these.
+        Initial states are then taken to be as uncertain as the larger of the two; recordings of the others are numbered
+        after these.
         """
         require_same_plant(self, other)
         next_one = np.array([self.origins[:, 0].max() + 1, 0])
@@ -346,8 +347,8 @@ class Trajectories:
     ) -> Trajectories:
         """Windows of `horizon` steps, every `stride` steps; the noise bound must not differ from step to step.
 
-        They begin with measured states, which are uncertain by the noise bound (or by what initial states of the runs
-        already are, if that is more) unless `initial_state_noise` says otherwise. `shape` as for `from_recordings`.
+        They begin with measured states, which are uncertain by the noise bound (or as the runs' initial states already
+        are, if that is more) unless `initial_state_noise` says otherwise. `shape` as for `from_recordings`.
         """
         require_constant(self.noise_bound, "noise bound")
         require_constant(self.disturbance_bound, "disturbance bound")
@@ -377,14 +378,14 @@ class Trajectories:
         return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
     def split(self, share: float, rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
-        """Two parts at random that share no sample, as `held_out` makes them; the first holds `share` of the runs."""
+        """Two random parts that share no samples, made as by `held_out`; the first has `share` of the runs."""
         second, first = self.held_out(share, rng)
         return first, second
 
     def held_out(self, share: float, rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
-        """Two parts at random that share no sample: what is kept, and `share` of the runs that are held out.
+        """Two random parts that share no samples: the runs that are kept, and the `share` that is held out.
 
-        Windows share samples with their neighbours. Of those the smaller part is made of up to five blocks of
+        Windows share samples with their neighbours. For these, the smaller part consists of up to five blocks of
         neighbours, spread over the recordings, and windows that share a sample with both parts belong to neither.
         """
         n_held = round(share * len(self))

@@ -1,4 +1,4 @@
-"""Windows of long recordings: what happened before each, what was done in it, and what came of that."""
+"""Windows of long recordings: the history of each, its inputs, and the resulting outputs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Recording = tuple[npt.ArrayLike, npt.ArrayLike]
 
 
 class Shape(NamedTuple):
-    """How windows are cut: how much of the past belongs to them, and how many samples make a step."""
+    """How windows are cut: how much of the past they include, and how many samples make a step."""
 
     output_lags: int = 1
-    """How many outputs the history holds, the present one among them."""
+    """Number of outputs in the history, including the present one."""
     input_lags: int = 0
-    """How many inputs before the present instant it holds."""
+    """Number of past inputs in the history."""
     every: int = 1
     """Samples per step; inputs are averaged over a step."""
 
@@ -37,17 +37,17 @@ class Shape(NamedTuple):
 
     @property
     def lead(self) -> int:
-        """Steps before the present instant that the history reaches back."""
+        """How many steps the history reaches back."""
         return max(self.output_lags - 1, self.input_lags)
 
     def history_names(self, outputs: Sequence[str], inputs: Sequence[str]) -> tuple[str, ...]:
-        """`T, T[-1], ..., Q[-1]`: those of the present outputs are their own."""
+        """`T, T[-1], ..., Q[-1]`: present outputs keep their own names."""
         lagged = [name if k == 0 else f"{name}[-{k}]" for k in range(self.output_lags) for name in outputs]
         return tuple(lagged + [f"{name}[-{k}]" for k in range(1, self.input_lags + 1) for name in inputs])
 
 
 PRESENT = Shape()
-"""No past: the present states tell all, as where they are known."""
+"""No past: the present states are all that matters, as where they are known."""
 
 
 class Windows(NamedTuple):
@@ -58,13 +58,13 @@ class Windows(NamedTuple):
     inputs: FloatArray
     """`(n_windows, horizon, n_inputs)`."""
     histories: FloatArray
-    """`(n_windows, n_history)`: outputs, the latest first, then inputs, the latest first."""
+    """`(n_windows, n_history)`: outputs, latest first, then inputs, latest first."""
     origins: IndexArray
-    """`(n_windows, 2)`: which recording, and at which step of it the window begins."""
+    """`(n_windows, 2)`: the recording, and the step of it at which the window begins."""
 
 
 def cut_windows(recordings: Sequence[Recording], horizon: int, stride: int, shape: Shape) -> Windows:
-    """Windows of `horizon` steps, one every `stride` steps, of recordings of any lengths."""
+    """Windows of `horizon` steps, one every `stride` steps, from recordings of any lengths."""
     if horizon < 1 or stride < 1:
         raise InputError(f"horizon and stride must be at least 1; got {horizon} and {stride}")
     found: list[tuple[FloatArray, FloatArray, FloatArray, tuple[int, int]]] = []
@@ -85,7 +85,7 @@ def cut_windows(recordings: Sequence[Recording], horizon: int, stride: int, shap
 
 
 def checked_recording(recording: Recording, number: int) -> tuple[FloatArray, FloatArray]:
-    """Outputs and inputs of one recording as arrays that go together."""
+    """Outputs and inputs of one recording as matching arrays."""
     y, u = as_floats(recording[0], f"states of run {number}"), as_floats(recording[1], f"inputs of run {number}")
     if y.ndim != 2 or u.ndim != 2 or len(y) != len(u) + 1:
         raise InputError(
@@ -97,7 +97,7 @@ def checked_recording(recording: Recording, number: int) -> tuple[FloatArray, Fl
 def in_steps(outputs: FloatArray, inputs: FloatArray, every: int) -> tuple[FloatArray, FloatArray]:
     """A recording in steps of `every` samples: outputs at their ends, inputs averaged over them.
 
-    The sum of each average is rounded once, so that whoever computes it again gets the same doubles.
+    The sum of each average is rounded once, so that a checker that recomputes it gets the same doubles.
     """
     if every == 1:
         return outputs, inputs
@@ -109,6 +109,6 @@ def in_steps(outputs: FloatArray, inputs: FloatArray, every: int) -> tuple[Float
 
 
 def history_at(outputs: FloatArray, inputs: FloatArray, t: int, shape: Shape) -> FloatArray:
-    """What is known at step `t` of the past that the future depends on."""
+    """The part of the past, known at step `t`, that the future depends on."""
     past = [outputs[t - k] for k in range(shape.output_lags)]
     return np.concatenate([*past, *(inputs[t - k] for k in range(1, shape.input_lags + 1))])

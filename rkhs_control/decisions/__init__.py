@@ -1,1 +1,1 @@
-"""What to do where the data do not tell yet: experiments, and points that are safe for certain."""
+"""What to do while the data are inconclusive: experiments, and points that are certainly safe."""

@@ -1,9 +1,9 @@
-"""Which experiments to run when the data cannot tell whether a plan keeps its limits.
+"""Which experiments to run when the data do not show whether a plan keeps its limits.
 
-A bound is attained by a worst-case function, and so is the one from the other side: two plants that the data do not
-tell apart. An experiment is worth running where they would be told apart. Half-way between the two lies a function that
-the data allow, too; it predicts the outcome of an experiment, and because it fits its own predictions, no predicted
-outcome contradicts the assumptions. With that outcome added, the failing bounds are computed again: what they gain.
+A bound is attained by a worst-case function, and so is the opposite bound: two plants that the data cannot distinguish.
+An experiment is worth running where it would distinguish them. Halfway between the two lies a function that the data
+also allow; it predicts the outcome of an experiment, and because it fits its own predictions, no predicted outcome
+contradicts the assumptions. The gain of an experiment is how far the failing bounds shrink with that outcome added.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from ..data.sets import Box
 from ..errors import InputError
 from .gains import Target
 
-_SHORTLIST = 12  # candidates whose bounds are computed again; the rest is screened by an estimate
-_AT_ONCE = 24  # candidates that are certified together
-_WORTHWHILE = 1e-3  # what an experiment must gain, as a share of what is lacking
+_SHORTLIST = 12  # candidates whose bounds are recomputed; the rest are screened by an estimate
+_AT_ONCE = 24  # candidates certified together
+_WORTHWHILE = 1e-3  # minimum gain of an experiment, as a share of what is lacking
 _SCALES = (0.01, 0.03, 0.1, 0.3)  # of perturbations, as shares of the recorded ranges
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A run of the plant that is worth recording, and what it is expected to bring."""
+    """A run of the plant that is worth recording, and its expected benefit."""
 
     x0: FloatArray
     inputs: FloatArray
     """`(horizon, n_inputs)`: as long as the recorded runs."""
     gain: float
-    """By how much what the failing constraints lack, in all, is expected to shrink."""
+    """Expected decrease of the total shortfall of the failing constraints."""
     margin: float
-    """The least of their margins that is then expected."""
+    """The expected least margin afterwards."""
     certificate: Certificate
-    """Of the experiment itself, by the data there are: nothing is assumed of its outcome, or of those before it."""
+    """Certificate of the experiment itself, from the existing data: no outcome of it, or of earlier ones, is
+    assumed."""
 
     @property
     def is_certified(self) -> bool:
@@ -58,17 +59,17 @@ def rank_experiments(
     rng: np.random.Generator | None = None,
     n_jobs: int | None = None,
 ) -> list[Experiment]:
-    """The `n` experiments that are expected to do most for a plan that is undecided, in the order to run them.
+    """The `n` experiments that are expected to help an undecided plan most, in the order to run them.
 
-    Each is the best of the candidates that are left after those before it have turned out as predicted. Fewer come back
-    where fewer are expected to suffice, and none where none is worth it.
+    Each is the best of the remaining candidates if the earlier ones turn out as predicted. Fewer are returned where
+    fewer are expected to suffice, and none where none is worthwhile.
 
     Parameters
     ----------
     candidates : initial states `(m, n_states)` and inputs `(m, horizon, n_inputs)` to choose from; by default
         `experiments_around`, of which `n_candidates` are drawn with `rng`
-    only_certified : leave out experiments during which the plant might break the limits of the plan. The plan itself is
-        one of them.
+    only_certified : leave out experiments during which the plant might break the plan's limits. The plan itself is one
+    of them.
     """
     if n < 1:
         raise InputError(f"n must be at least 1; got {n}")
@@ -95,9 +96,9 @@ def experiments_around(
 ) -> tuple[FloatArray, FloatArray]:
     """About `n` experiments that may help: initial states `(m, n_states)` and inputs `(m, horizon, n_inputs)`.
 
-    The plan, the recorded runs that the failing bounds rest on, what lies between, and perturbations of all these at
-    several scales; within the limits of inputs, and of states at the start. Plans that are shorter than the recorded
-    runs go on with their last input.
+    The plan, the recorded runs that the failing bounds rest on, points in between, and perturbations of all these at
+    several scales; within the input limits, and within the state limits at the start. Plans shorter than the recorded
+    runs are extended with their last input.
     """
     generator = np.random.default_rng(0) if rng is None else rng
     runs, question = certificate.predictor.runs, certificate.question
@@ -108,7 +109,7 @@ def experiments_around(
     x0 = np.concatenate([question.x0[None], runs.states[touched, 0]])
     inputs = np.concatenate([plan[None], runs.inputs[touched]])
     m = max(0, n - len(x0))
-    # Half of them around the plan, the others around points on the way from it to a recorded run
+    # Half of them around the plan, the others around points between it and a recorded run
     other = generator.integers(0, len(x0), m)
     way = np.where(generator.random(m) < 0.5, 0.0, generator.random(m))
     scale = generator.choice(_SCALES, m)
@@ -123,7 +124,7 @@ def experiments_around(
 
 
 def _within(certificate: Certificate, x0: FloatArray, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Moved to the nearest within the limits; initial states outside a polytope are left out."""
+    """Clipped to the limits; initial states outside a polytope are left out."""
     limits, noise = certificate.limits, certificate.initial_state_noise
     if limits.inputs is not None:
         inputs = limits.inputs.clip(inputs)
@@ -157,7 +158,7 @@ def _checked(
 
 @dataclass(frozen=True, eq=False)
 class _Pool:
-    """Candidates, and the certificates of those that were looked at."""
+    """Candidates, and the certificates of those examined so far."""
 
     certificate: Certificate
     x0: FloatArray

@@ -1,8 +1,8 @@
 """What an experiment would gain for an undecided plan: the failing bounds, and how far they are expected to fall.
 
-A bound is attained by a worst-case function, and so is the one from the other side: two plants that the data do not
-tell apart. Half-way between the two lies a function that the data allow, too; it predicts the outcome of an experiment,
-and because it fits its own predictions, no predicted outcome contradicts the assumptions.
+A bound is attained by a worst-case function, and so is the opposite bound: two plants that the data cannot distinguish.
+Halfway between the two lies a function that the data also allow; it predicts the outcome of an experiment, and because
+it fits its own predictions, no predicted outcome contradicts the assumptions.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ..engine.witness import Witness
 from ..envelopes.optimal import OptimalEnvelope
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 
-# Where the noise may fall, as shares of its bound, and how likely: Gauss-Legendre nodes, for a uniform distribution
+# Noise values as shares of the bound, and their weights: Gauss-Legendre nodes for a uniform distribution
 _NOISE = tuple(zip((-(0.6**0.5), 0.0, 0.6**0.5), (5 / 18, 8 / 18, 5 / 18), strict=True))
 _LEAST_NORM = 1e-8  # of what a bound's weights leave of the query: with less, the bound is a datum's own interval
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """The failing constraints: their margins, the bounds they rest on, and what a unit of each is to them."""
+    """The failing constraints: their margins, the bounds they rest on, and their sensitivity to each bound."""
 
     margins: FloatArray
     """`(n_failing,)`."""
@@ -50,7 +50,7 @@ class Target:
                 Verdict.CERTIFIED: "it is certified: there is nothing left to find out",
                 Verdict.REFUTED: "it is refuted: more data cannot change that",
             }
-            raise InputError(f"experiments are ranked for plans that are undecided, but {why[certificate.verdict]}")
+            raise InputError(f"experiments are ranked for undecided plans, but {why[certificate.verdict]}")
         if not issubclass(certificate.predictor.method, OptimalEnvelope):
             raise InputError(
                 f"experiments are ranked by the worst-case functions of OptimalEnvelope; "
@@ -69,31 +69,31 @@ class Target:
 
     @property
     def lacking(self) -> float:
-        """What the margins are below zero by, in all."""
+        """The total amount by which margins are below zero."""
         return float(np.maximum(0.0, -self.margins).sum())
 
     def gain(self, growth: FloatArray) -> float:
-        """By how much the sum of what is lacking falls if the margins grow by `growth`."""
+        """How much the total shortfall decreases if the margins grow by `growth`."""
         return self.lacking - float(np.maximum(0.0, -self.margins - growth).sum())
 
     def merit(self, growth: FloatArray) -> tuple[float, float]:
-        """To compare experiments by: first what they gain, then the least margin."""
+        """Sort key for experiments: first the gain, then the least margin."""
         return self.gain(growth), float((self.margins + growth).min())
 
     def order(self, Z: FloatArray) -> list[int]:
-        """Experiments, one per row, by their estimated merit; those that are not worth a second look are left out."""
+        """Experiments, one per row, sorted by estimated merit; those not worth a closer look are left out."""
         falls = np.array([bound.estimated_falls(Z) for bound in self.bounds])
         merits = [self.merit(growth) for growth in (self.shares @ falls).T]
         ranked = sorted(range(len(Z)), key=lambda k: merits[k], reverse=True)
         return [k for k in ranked if merits[k][0] > 0.0]
 
     def expected_growth(self, z: FloatArray) -> FloatArray:
-        """Of the margins by one experiment, on average over the noise."""
+        """Expected growth of the margins from one experiment, averaged over the noise."""
         growth: FloatArray = self.shares @ np.array([bound.expected_fall(z) for bound in self.bounds])
         return growth
 
     def after(self, z: FloatArray) -> Target:
-        """Once an experiment has turned out as predicted."""
+        """The target after an experiment has turned out as predicted."""
         bounds = tuple(bound.after(z) for bound in self.bounds)
         falls = np.array([old.value - new.value for old, new in zip(self.bounds, bounds, strict=True)])
         return replace(self, margins=self.margins + self.shares @ falls, bounds=bounds)
@@ -101,17 +101,17 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class _Bound:
-    """One end of a box, as an upper bound of `f` or of `-f`, whichever the side says."""
+    """One end of a box, as an upper bound on `f` or on `-f`, depending on the side."""
 
     envelope: OptimalEnvelope
     z: FloatArray
-    """What it bounds the function at; experiments count up to as many coordinates."""
+    """The argument of the bound; only this many coordinates of an experiment count."""
     side: int
     noise: float
     """Half the width of the interval that an experiment adds."""
     value: float
     witnesses: tuple[Witness, Witness]
-    """Of this bound, and of the one from the other side."""
+    """Witnesses of this bound and of the opposite one."""
 
     @classmethod
     def of(cls, certificate: Certificate, n: int, i: int, side: int) -> _Bound:
@@ -135,7 +135,7 @@ class _Bound:
         return 1.0 if self.side else -1.0
 
     def active_runs(self, runs: Trajectories) -> Iterator[int]:
-        """Recorded runs whose intervals hold the bound."""
+        """Recorded runs whose intervals determine the bound."""
         recorded = runs.arguments((len(self.z) - runs.n_states) // runs.n_inputs)
         for x in self.envelope.data.X[self.witnesses[0].indices]:
             yield int(np.flatnonzero((recorded == x).all(axis=1))[0])
@@ -149,7 +149,7 @@ class _Bound:
 
     @cached_property
     def _worst_cases(self) -> tuple[KernelModel, KernelModel]:
-        """Functions that attain this bound and, negated, that of the other side."""
+        """Functions that attain this bound and, negated, the opposite one."""
         return self._worst_case(0), self._worst_case(1)
 
     def _worst_case(self, which: int) -> KernelModel:
@@ -166,12 +166,12 @@ class _Bound:
         return KernelModel(X[least.indices], envelope.kernel, least.weights)
 
     def predicted(self, Z: FloatArray) -> FloatArray:
-        """Half-way between the worst-case functions of both sides: it fits all data and has no larger norm."""
+        """Halfway between the worst-case functions of both sides: it fits all data and has no larger norm."""
         this, other = self._worst_cases
         return 0.5 * (this(Z) - other(Z))
 
     def estimated_falls(self, Z: FloatArray) -> FloatArray:
-        """How much the bound would fall with each experiment, on average over the noise, by matrix products alone."""
+        """How much the bound would fall with each experiment, averaged over the noise, by matrix products alone."""
         points = Z[:, : len(self.z)]
         centres, falls = self.predicted(points), np.zeros(len(Z))
         for share, probability in _NOISE:
@@ -181,7 +181,7 @@ class _Bound:
         return falls
 
     def _fall_by_sharing(self, Z: FloatArray, upper: FloatArray) -> FloatArray:
-        """What weights prove that give a share `c` to the experiment, and the rest to the points the bound rests on.
+        """The fall proved by weights that give a share `c` to the experiment, the rest to the bound's active points.
 
         `k_z - (1 - c) sum_a w_a k_{x_a} - c k_z'` is a mixture of two residuals, `r` and `k_z - k_z'`.
         """
@@ -196,10 +196,10 @@ class _Bound:
         return falls
 
     def _fall_by_turning(self, Z: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-        """What is lost if the worst-case function stays as it is at the points the bound rests on.
+        """The fall if the worst-case function stays fixed at the bound's active points.
 
-        Then it can only be turned orthogonally to those, on a ball of radius `R`: a problem in the plane of `g` and
-        `h`, which are what is orthogonal of `k_z` and of the experiment's section.
+        It can then only rotate orthogonally to those, on a ball of radius `R`: a problem in the plane of `g` and `h`,
+        the orthogonal parts of `k_z` and of the experiment's section.
         """
         kernel, gram, touched = self.envelope.kernel, self.envelope.gram, self.witnesses[0].indices
         queries = np.vstack([self.z, Z])
@@ -221,15 +221,15 @@ class _Bound:
         return falls
 
     def expected_fall(self, z: FloatArray) -> float:
-        """How much the bound falls with an experiment, on average over the noise: computed anew."""
+        """How much the bound falls with an experiment, averaged over the noise: recomputed."""
         return sum(p * max(0.0, self.value - self._with(z, share).value) for share, p in _NOISE)
 
     def after(self, z: FloatArray) -> _Bound:
-        """With the outcome that is predicted of an experiment."""
+        """The bound with the predicted outcome of an experiment."""
         return self._with(z, 0.0)
 
     def _with(self, z: FloatArray, share: float) -> _Bound:
-        """With the outcome of an experiment and so much noise; unchanged where rounding makes that impossible."""
+        """The bound with the predicted outcome plus this much noise; unchanged where rounding makes that impossible."""
         point = z[None, : len(self.z)]
         outcome = self.sign * (float(self.predicted(point)[0]) + share * self.noise)
         data, envelope = self.envelope.data, self.envelope

@@ -1,13 +1,13 @@
-"""Optimisation under unknown constraints: the cheapest point that the data certify, by certified points alone.
+"""Optimisation under unknown constraints: the cheapest point that the data certify, reached by certified points only.
 
-A constraint `f <= limit` on a function that is known by samples only is replaced by `C <= limit` with its optimal upper
-bound, so whatever is found keeps the true one. The bounds enter with their exact gradients (by the envelope theorem,
-those of the witness held fixed). Around a certified point they are replaced by their tangents, the cost is minimised in
-a region where these can be trusted, and what the tangents missed is mended by the tangents there. Only a point that
-the bounds themselves certify, and that is cheaper, is moved to: every iterate may be tried on the plant.
+A constraint `f <= limit` on a function known only through samples is replaced by `C <= limit` with its optimal upper
+bound, so any solution satisfies the true constraint. The bounds enter with their exact gradients (by the envelope
+theorem, those of the witness held fixed). Around a certified point they are linearised, the cost is minimised in a
+trust region, and violations are corrected by relinearising at the new point. A step is accepted only if the bounds
+themselves certify the new point and it is cheaper: every iterate may be tried on the plant.
 
-The certified set may have several parts, so the search descends from several starts. It finds local optima, and says
-how nearly they are such; that there is no cheaper certified point elsewhere is likely, not proven.
+The certified set may have several parts, so the search descends from several starts. It finds local optima, and reports
+how close to optimality they are; that there is no cheaper certified point elsewhere is likely, not proven.
 """
 
 from __future__ import annotations
@@ -32,39 +32,38 @@ Cost = Callable[[FloatArray], float]
 Gradient = Callable[[FloatArray], npt.ArrayLike]
 
 # Lengths are shares of the ranges of `bounds`
-_FIRST_RADIUS = 0.1  # of the region where tangents are trusted
-_STILL = 1e-7  # a point that may move by less has arrived
-_APART = 0.1  # starts that are nearer than this to each other would do the same
+_FIRST_RADIUS = 0.1  # of the trust region
+_STILL = 1e-7  # a point that may move by less has converged
+_APART = 0.1  # starts closer together than this would do the same
 _DIFFERENCE = 6e-6  # of the cost, where no gradient is given
 _MOST_STEPS, _MOST_CORRECTIONS = 100, 3
-_AIM = 0.05  # a correction aims at this share of what was lacking, on the other side of the limit
+_AIM = 0.05  # a correction aims beyond the limit by this share of the violation
 # Room below these shares of the largest bound there can be: none, and so little that the limit shapes the next step
 _ACTIVE, _NEARLY_ACTIVE = 1e-6, 1e-2
 
 
 @dataclass(frozen=True, eq=False)
 class SafeOptimum:
-    """The cheapest point that was found to be certified; or, where none was, the one that lacks least."""
+    """The cheapest certified point found; or, if none was, the one with the least violation."""
 
     x: FloatArray
     cost: float
     constraints: tuple[Constraint, ...]
     margins: FloatArray
-    """By how much every bound is within its limit, `(n_constraints,)`."""
+    """How far every bound is inside its limit, `(n_constraints,)`."""
     witnesses: tuple[Witness, ...]
     """What proves every bound."""
     multipliers: FloatArray
-    """By how much the cost would fall for every unit that a limit is relaxed by; zero for limits with room."""
+    """Decrease in cost per unit of relaxation of each limit; zero for inactive limits."""
     stationarity: float
-    """The part of the cost's gradient that no active limit opposes, as a share of the larger one of start and end.
-
-    Zero at a local optimum. It cannot tell where a bound has a kink, at a sample itself.
+    """The part of the cost's gradient not opposed by active limits, relative to the larger of those at start and end.
+    Zero at a local optimum. It is uninformative where a bound has a kink, at a sample itself.
     """
     iterates: FloatArray
     """The way to `x` from a certified start, `(n_iterates, n_dims)`: all certified, each cheaper than the last."""
     iterate_costs: FloatArray
     n_starts: int
-    """From how many certified points the search descended."""
+    """Number of certified points that the search descended from."""
 
     @property
     def success(self) -> bool:
@@ -73,7 +72,7 @@ class SafeOptimum:
 
     @property
     def active(self) -> npt.NDArray[np.bool_]:
-        """Which limits the cost would gain from."""
+        """The limits whose relaxation would lower the cost."""
         return self.multipliers > 0.0
 
     def explain(self) -> str:
@@ -82,11 +81,11 @@ class SafeOptimum:
         if not self.success:
             lacks = [f"{c} by {-m:.4g}" for c, m in zip(self.constraints, self.margins, strict=True) if m < 0]
             return (
-                f"no point was found that the data certify; the nearest to it, {at}, lacks {' and '.join(lacks)}. More "
+                f"no point was found that the data certify; the closest, {at}, lacks {' and '.join(lacks)}. More "
                 "samples near it, or a smaller noise or norm bound if one is justified, would help"
             )
         gains = [
-            f"{c}, which costs {value:.4g} a unit"
+            f"{c}, which costs {value:.4g} per unit"
             for c, value in zip(self.constraints, self.multipliers, strict=True)
             if value > 0
         ]
@@ -105,21 +104,22 @@ def minimise(
     n_starts: int = 5,
     progress: Progress = lambda done, total: None,
 ) -> SafeOptimum:
-    """The cheapest point of a box where unknown constraints are certain to hold.
+    """The cheapest point in a box where unknown constraints are certain to hold.
 
     Parameters
     ----------
     cost : takes a point `(n_dims,)`, returns a number
         Known and smooth; it may be evaluated anywhere in `bounds`.
     constraints : `envelope <= limit` or `envelope >= limit`, one or several
-        Of a method with gradients and witnesses, as `OptimalEnvelope`; each may be about another unknown function.
+        Their method must have gradients and witnesses, such as `OptimalEnvelope`; each may concern a different unknown
+        function.
     bounds : finite
     gradient : of the cost, `(n_dims,)`; by central differences if absent
     start : `(n_dims,)` or `(n_starts, n_dims)`
-        Where to descend from, in place of a search for certified points. One that is not certified is first led to
-        where it is, if that can be done.
-    n_scan : how many points, besides the data, are looked at for certified ones, the cheapest first
-    n_starts : at most so many of them, not close to each other, are descended from
+        Where to descend from, instead of a search for certified points. A start that is not certified is first moved to
+        one that is, if possible.
+    n_scan : how many points, besides the data, are scanned for certified ones, cheapest first
+    n_starts : maximum number of them, not close to each other, to descend from
     """
     listed = (constraints,) if isinstance(constraints, Constraint) else tuple(constraints)
     problem = _Problem(cost, gradient, listed, bounds)
@@ -143,10 +143,10 @@ class _Point:
     s: FloatArray
     cost: float
     room: FloatArray
-    """Margins less the reserves."""
+    """Margins minus the reserves."""
     bounds: tuple[UpperBound, ...]
     lacking: float
-    """The largest lack of room, as a share of the largest bound there can be."""
+    """The largest violation, as a share of the largest possible bound."""
 
     @property
     def is_certified(self) -> bool:
@@ -188,12 +188,12 @@ class _Problem:
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """The largest bound of every constraint's function that there can be, without data."""
+        """The largest possible bound on every constraint's function, without data."""
         return np.array([c.envelope.radius * np.sqrt(c.envelope.kernel.variance) for c in self.constraints])
 
     @cached_property
     def reserves(self) -> FloatArray:
-        """Margins that points keep: bounds computed another way may differ by their gaps, and shall certify as well."""
+        """Margins that points keep: bounds computed another way may differ by their gaps, and must certify as well."""
         limits = np.array([abs(c.limit) for c in self.constraints])
         reserves: FloatArray = 2.0 * SMALL_GAP * np.maximum(limits, 1e-3 * self.sizes)
         return reserves
@@ -247,7 +247,7 @@ class _Problem:
         return found
 
     def scan(self, n_scan: int, n_starts: int) -> list[_Point]:
-        """The cheapest certified points that are not close to each other; if there are none, those that lack least."""
+        """The cheapest certified points that are not close to each other; if there are none, the least violating."""
         from scipy.stats.qmc import Halton
 
         known = np.concatenate([c.envelope.data.X for c in self.constraints])
@@ -271,7 +271,7 @@ class _Problem:
     def descend(self, start: _Point) -> list[_Point]:
         """From one certified point to cheaper ones, in a region that grows with success and shrinks without.
 
-        How the active bounds curve is learnt on the way (symmetric rank-one updates).
+        The curvature of the active bounds is learnt on the way (symmetric rank-one updates).
         """
         way, radius = [start], _FIRST_RADIUS
         curvature = np.zeros((len(start.s), len(start.s)))
@@ -299,7 +299,7 @@ class _Problem:
         return way
 
     def lead(self, start: _Point) -> _Point:
-        """Towards a certified point: the tangents tell where the largest lack becomes least."""
+        """Move towards a certified point: minimise the largest violation according to the tangents."""
         from scipy.optimize import linprog
 
         best, radius = start, _FIRST_RADIUS
@@ -320,7 +320,7 @@ class _Problem:
         return best
 
     def _cheaper(self, here: _Point, radius: float, curvature: FloatArray) -> _Point:
-        """What the tangents say is cheapest, no further than `radius` from a point."""
+        """The cheapest point according to the tangents, at most `radius` from a point."""
         scale = float(np.abs(self.cost_slope(here.s)).max()) or 1.0
         return self._solve(
             here,
@@ -331,7 +331,7 @@ class _Problem:
         )
 
     def _corrected(self, trial: _Point) -> _Point:
-        """The nearest point that the tangents say is certified."""
+        """The nearest point that is certified according to the tangents."""
         return self._solve(
             trial,
             lambda s: float(np.sum((s - trial.s) ** 2)),
@@ -378,7 +378,7 @@ class _Problem:
         )
 
     def _multipliers(self, at: _Point, nearness: float) -> tuple[FloatArray, float]:
-        """With which the slopes of limits so near come closest to opposing the cost's, and what is left of that."""
+        """Multipliers with which the slopes of active limits best oppose the cost's gradient, and the residual."""
         from scipy.optimize import nnls
 
         multipliers, identity, slope = np.zeros(len(self.constraints)), np.eye(len(at.s)), self.cost_slope(at.s)
@@ -392,4 +392,4 @@ class _Problem:
 
     def _require_costs(self, costs: FloatArray) -> None:
         if not np.isfinite(costs).all():
-            raise InputError(f"cost must be a finite number all over bounds; got {costs[~np.isfinite(costs)][0]}")
+            raise InputError(f"cost must be a finite number everywhere in bounds; got {costs[~np.isfinite(costs)][0]}")

@@ -1,4 +1,4 @@
-"""A word to whoever waits while the engine is compiled, which happens once per machine and version."""
+"""A message to the user while the engine is compiled, which happens once per machine and version."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 
 from numba.core.event import Event, Listener, register
 
-_WORD = "rkhs_control: compiling, which takes part of a minute and is done once (numba keeps what it compiles)"
+_WORD = "rkhs_control: compiling, which takes up to a minute and happens only once (numba caches the result)"
 
 
 class _Teller(Listener):
-    """Says so when the first function of the engine is compiled; those found in numba's cache are not."""
+    """Prints the message when the first function is compiled; those in numba's cache do not count."""
 
     has_told = False
 
@@ -25,6 +25,6 @@ class _Teller(Listener):
 
 
 def tell_when_compiling() -> None:
-    """From now on, if there is a terminal to tell it to."""
+    """Register the message, if there is a terminal to print it on."""
     if sys.stderr.isatty():
         register("numba:compile", _Teller())  # type: ignore[no-untyped-call]

@@ -21,7 +21,7 @@ from .base import Envelope, Side, UpperBound
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AlternatingEnvelope(Envelope):
-    """For fixed `lambda` the least over `nu`, then for fixed `nu` the least over `lambda`, `iterations` times.
+    """Minimise over `nu` for fixed `lambda`, then over `lambda` for fixed `nu`, `iterations` times.
 
     For fixed `lambda` the minimiser is found exactly, where the query path has `theta = 1 / (2 lambda)`. It stops
     early when `lambda` moves by no more than `tolerance` times itself.

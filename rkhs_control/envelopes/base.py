@@ -1,4 +1,4 @@
-"""What all envelopes share: the interface, the mirror that makes a lower bound of an upper one, the result."""
+"""What all envelopes share: the interface, the mirror that turns an upper bound into a lower one, the result."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ..parallel import in_parallel
 from .constraint import Constraint
 
 _AT_ONCE = 32
-"""Queries per task: enough to pay for its journey, and never a matter of how many workers there are."""
+"""Queries per task: enough to outweigh the overhead, and independent of the number of workers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The intervals as seen from above, or, negated, from below: a lower bound of `f` is an upper one of `-f`."""
+    """The intervals as seen from above or, negated, from below: a lower bound on `f` is an upper bound on `-f`."""
 
     lower: FloatArray
     upper: FloatArray
@@ -40,7 +40,7 @@ class Side:
 
 @dataclass(frozen=True)
 class UpperBound:
-    """An upper bound of `L f` on one side, what proves it, and how far it may be from the least one."""
+    """An upper bound on `L f` on one side, its proof, and how far it may be from the least one."""
 
     value: float
     gap: float = np.nan
@@ -51,8 +51,8 @@ class UpperBound:
 class Band:
     """Bounds at `m` queries: `lower <= L f <= upper`.
 
-    `gap` is how far `lower` or `upper` may at most be from the tightest bound that the assumptions allow; NaN where the
-    method does not tell. It measures quality: the bounds hold whatever it says.
+    `gap` is the most that `lower` or `upper` may be from the tightest bound that the assumptions allow; NaN where the
+    method does not tell. It measures quality: the bounds hold whatever it is.
     """
 
     lower: FloatArray
@@ -88,7 +88,7 @@ class Band:
 
 
 class GivenNormBound:
-    """A field that takes a number or a `NormBound` and is a `NormBound` from then on."""
+    """A field that accepts a number or a `NormBound`, and stores a `NormBound`."""
 
     def __get__(self, instance: object, owner: type | None = None) -> NormBound:
         if instance is None:
@@ -102,20 +102,20 @@ class GivenNormBound:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Envelope(ABC):
-    """Guaranteed bounds of an unknown function from `data` and a bound of its norm in the RKHS of `kernel`.
+    """Guaranteed bounds on an unknown function from `data` and a bound on its norm in the RKHS of `kernel`.
 
     Data that refute the norm bound are refused when the envelope is built. What a method can do is declared on its
-    class, so that nobody needs to ask which class it is.
+    class, so that callers need not ask which class it is.
     """
 
     is_certain: ClassVar[bool] = True
-    """Whether the bounds hold for certain under the assumptions, or only with a probability."""
+    """Whether the bounds hold for certain under the assumptions, or only with some probability."""
 
     has_witnesses: ClassVar[bool] = False
-    """Whether bounds come with the weights that prove them, which a certificate holds and the checker evaluates."""
+    """Whether bounds come with the weights that prove them, which certificates contain and the checker evaluates."""
 
     has_gradients: ClassVar[bool] = False
-    """Whether `end_gradient` tells how fast the bounds move with the query, as planning needs to know."""
+    """Whether `end_gradient` gives the gradients of the bounds by the query, which planning needs."""
 
     data: Observations
     kernel: Kernel
@@ -176,7 +176,7 @@ class Envelope(ABC):
     def with_assumptions(self, data: Observations, norm_bound: float | NormBound) -> Self:
         """The same envelope for other intervals at the same inputs, or another norm bound.
 
-        What does not depend on them is not computed again.
+        Whatever does not depend on them is not recomputed.
         """
         if data is not self.data and not np.array_equal(data.X, self.data.X):
             raise InputError("with_assumptions takes data at the same inputs")
@@ -190,9 +190,9 @@ class Envelope(ABC):
         return other
 
     def with_more(self, data: Observations) -> Self:
-        """The same envelope for more data, the first of which are at the inputs that it has.
+        """The same envelope for more data, the first of which are at its present inputs.
 
-        Kernel matrix and least norm go on from what is known; data that refute the norm bound are refused.
+        Kernel matrix and least norm are updated from what is known; data that refute the norm bound are refused.
         """
         if not np.array_equal(data.X[: len(self.data)], self.data.X):
             raise InputError("with_more takes data whose first inputs are those of the envelope")
@@ -205,7 +205,7 @@ class Envelope(ABC):
 
     @abstractmethod
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
-        """An upper bound of every functional for the data as seen from `side`."""
+        """An upper bound on every functional for the data as seen from `side`."""
 
     def value_bounds(self, sides: Sequence[Side], Z: FloatArray) -> list[list[UpperBound]]:
         """`upper_bounds` of the values at the rows of `Z`, which are finite, from each side."""
@@ -213,7 +213,7 @@ class Envelope(ABC):
         return [self.upper_bounds(side, functionals) for side in sides]
 
     def end_gradient(self, z: FloatArray, side: int, witness: Witness | None) -> FloatArray:
-        """How fast the lower (`side` 0) or upper (1) bound of `f(z)` moves with `z`; NaN where it has a kink.
+        """Gradient of the lower (`side` 0) or upper (1) bound on `f(z)` by `z`; NaN where it has a kink.
 
         `witness` is what proves the bound there, None for methods without witnesses. The shape is `(n_dims,)`.
         """
@@ -222,22 +222,22 @@ class Envelope(ABC):
 
     def upper_gradient(self, side: Side, z: FloatArray, witness: Witness | None) -> FloatArray:
         """The gradient of the upper bound at `z` as seen from `side`, by methods that have gradients."""
-        raise InputError(f"there are no gradients of {type(self).__name__}; OptimalEnvelope has them")
+        raise InputError(f"{type(self).__name__} has no gradients; OptimalEnvelope has")
 
     def bounds(self, Xq: npt.ArrayLike, n_jobs: int | None = None) -> Band:
-        """Bounds of `f` at the rows of `Xq`, shape `(m, n_dims)`.
+        """Bounds on `f` at the rows of `Xq`, shape `(m, n_dims)`.
 
-        `n_jobs` spreads them over processes with joblib; by default whatever `joblib.parallel_config` says, so any
-        of its backends serves, a Dask cluster among them.
+        `n_jobs` spreads them over processes with joblib; by default as set by `joblib.parallel_config`, so any of its
+        backends works, including a Dask cluster.
         """
         return self.functional_bounds([Points.value(x) for x in self._queries(Xq)], n_jobs)
 
     def functional_bounds(self, functionals: Sequence[Functional], n_jobs: int | None = None) -> Band:
-        """Bounds of any linear functionals of `f`."""
+        """Bounds on any linear functionals of `f`."""
         for i, functional in enumerate(functionals):
             if functional.n_dims != self.data.n_dims:
                 raise InputError(
-                    f"functional {i} is about {functional.n_dims} dimensions, the data have {self.data.n_dims}"
+                    f"functional {i} has {functional.n_dims} dimensions, but the data have {self.data.n_dims}"
                 )
         below, above = self._in_parallel(functionals, n_jobs)
         lower, upper = np.array([-b.value for b in below]), np.array([a.value for a in above])
@@ -250,13 +250,13 @@ class Envelope(ABC):
         )
 
     def _evaluated(self, witness: Witness, side: Side, functional: Functional) -> tuple[float, float]:
-        """What a witness proves of a functional as seen from `side`, and the norm in it, both rounded up."""
+        """The bound that a witness proves on a functional as seen from `side`, and its norm, both rounded up."""
         return witness.upper_value(functional, self.gram, lower=side.lower, upper=side.upper, norm_bound=self.radius)
 
     def _in_parallel(
         self, functionals: Sequence[Functional], n_jobs: int | None
     ) -> tuple[list[UpperBound], list[UpperBound]]:
-        """Upper bounds of every functional, seen from below and from above."""
+        """Upper bounds on every functional, seen from below and from above."""
         parts = [functionals[first : first + _AT_ONCE] for first in range(0, len(functionals), _AT_ONCE)]
         found = list(in_parallel(self.upper_bounds, ((side, part) for side in self.sides for part in parts), n_jobs))
         return list(chain(*found[: len(parts)])), list(chain(*found[len(parts) :]))

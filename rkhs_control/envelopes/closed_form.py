@@ -1,4 +1,4 @@
-"""The sub-optimal closed form of Proposition 3: no optimisation at a query, a nominal model in the middle."""
+"""The suboptimal closed form of Proposition 3: no optimisation per query, centred on a nominal model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ClosedFormEnvelope(Envelope):
         return [UpperBound(sum_up(sign * middle, width)) for middle, width in found]
 
     def _middle_and_width(self, functional: Functional) -> tuple[float, float]:
-        """Of the bounds, which are as far from the middle on both sides."""
+        """Centre and half-width of the bounds, which are symmetric."""
         y, row = self.data.centre, functional.row(self.kernel, self.data.X)
         weights = self.gram.spectrum.solve(row, self.nugget)
         nominal = self._nominal(functional)
@@ -61,13 +61,13 @@ class ClosedFormEnvelope(Envelope):
         return nominal, width
 
     def upper_gradient(self, side: Side, z: FloatArray, witness: Witness | None) -> FloatArray:
-        """That of the smoothed bound, by CasADi."""
+        """The gradient of the smoothed bound, by CasADi."""
         gradient: FloatArray = np.array(self._gradients(z))[0 if side.is_mirrored else 1]
         return gradient
 
     @cached_property
     def _gradients(self) -> Any:
-        """Of the upper bounds of `-f` and of `f`, compiled once."""
+        """Gradients of the upper bounds on `-f` and on `f`, compiled once."""
         import casadi
 
         z = casadi.MX.sym("z", self.data.n_dims)
@@ -75,11 +75,11 @@ class ClosedFormEnvelope(Envelope):
         return casadi.Function("gradients", [z], [casadi.jacobian(bounds, z)])
 
     def __getstate__(self) -> dict[str, Any]:
-        """What CasADi compiled stays behind."""
+        """Without the functions compiled by CasADi."""
         return {name: value for name, value in vars(self).items() if name != "_gradients"}
 
     def _casadi_bounds(self, x: Any) -> tuple[Any, Any]:
-        """Upper bounds of `-f` and of `f` at a CasADi column, for derivatives: smoothed, and not rounded outwards."""
+        """Upper bounds on `-f` and on `f` at a CasADi column, for derivatives: smoothed, and not rounded outwards."""
         import casadi
 
         def magnitude(value: Any) -> Any:
@@ -98,10 +98,10 @@ class ClosedFormEnvelope(Envelope):
         return width - s, width + s
 
     def _nominal(self, functional: Functional) -> float:
-        """`L s`; rounding may move this middle, the width makes up for it."""
+        """`L s`; rounding may move this centre, and the width makes up for it."""
         if self.model is not None:
             return self.model.apply(functional)
-        # the weights may be larger than those of models that are given
+        # the weights may be larger than those of a given model
         return float(functional.row(self.kernel, self.data.X[self._centre.indices]) @ self._centre.weights)
 
     @cached_property

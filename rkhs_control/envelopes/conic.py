@@ -28,7 +28,7 @@ class ConicEnvelope(Envelope):
     - dual: minimise `Gamma ||F' (e_x - nu)|| + sum_i (upper_i nu_i^+ - lower_i nu_i^-)`, which is D1 with its
       `lambda` at the best value.
 
-    What is reported is the witness, evaluated and rounded outwards like everywhere. Only the status `optimal` counts:
+    The reported bound is the witness, evaluated and rounded outwards as everywhere. Only the status `optimal` counts:
     otherwise the bound is infinite and a warning says why.
     """
 
@@ -106,7 +106,7 @@ class ConicEnvelope(Envelope):
 
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # cvxpy's word on inaccurate solutions: ours follows
+                warnings.simplefilter("ignore")  # cvxpy's warning about inaccurate solutions: ours follows
                 problem.solve(solver=self.solver)
         except (cp.SolverError, ArithmeticError) as error:
             warnings.warn(f"{self.solver} failed ({error}); the bound is infinite", stacklevel=5)
@@ -131,7 +131,7 @@ _MOSEK_UNLICENSED = (
 
 
 def require_solver(solver: str) -> None:
-    """Refuse a solver that is not installed, or MOSEK without a licence, with what to do about it."""
+    """Refuse a solver that is not installed, or MOSEK without a licence, and say what to do about it."""
     import cvxpy as cp
 
     if solver not in cp.installed_solvers():

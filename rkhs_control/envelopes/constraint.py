@@ -1,4 +1,4 @@
-"""What an unknown function must keep, `envelope <= limit`: judged by its bounds, kept by every function they allow."""
+"""Constraints on an unknown function, `envelope <= limit`: judged by its bounds, kept by every function they allow."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class Constraint:
         object.__setattr__(self, "limit", float(limit))
 
     def __bool__(self) -> NoReturn:
-        # of `low <= envelope <= high` Python would keep the second half alone
+        # from `low <= envelope <= high`, Python would keep only the second half
         raise InputError(
-            "a constraint is neither true nor false before a point is chosen (margins tells at points); two limits are "
-            "two constraints, [envelope >= low, envelope <= high]"
+            "a constraint is neither true nor false before a point is chosen (see margins); two limits are two "
+            "constraints, [envelope >= low, envelope <= high]"
         )
 
     def __str__(self) -> str:
         return f"f {'>=' if self.is_floor else '<='} {self.limit:g}"
 
     def bounds(self, X: FloatArray) -> Sequence[UpperBound]:
-        """Upper bounds of `f` (of `-f` for a floor) at the rows of `X`."""
+        """Upper bounds on `f` (on `-f` for a floor) at the rows of `X`."""
         return self.envelope.upper_bounds(self._side, [Points.value(x) for x in X])
 
     def gradient(self, x: FloatArray, bound: UpperBound) -> FloatArray:
-        """Of such a bound by `x`, `(n_dims,)`; NaN where it has a kink."""
+        """Gradient of such a bound by `x`, `(n_dims,)`; NaN where it has a kink."""
         return self.envelope.upper_gradient(self._side, x, bound.witness)
 
     @property
@@ -56,7 +56,7 @@ class Constraint:
         return self.envelope.sides[0 if self.is_floor else 1]
 
     def margin(self, bound: UpperBound) -> float:
-        """By how much a bound is within the limit; the sign is exact, so zero or more is certified."""
+        """How far a bound is inside the limit; the sign is exact, so zero or more is certified."""
         return (-self.limit if self.is_floor else self.limit) - bound.value
 
     def margins(self, X: npt.ArrayLike) -> FloatArray:

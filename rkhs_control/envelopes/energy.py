@@ -20,13 +20,13 @@ from .projection import deviation_up, distance_up
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EnergyEnvelope(Envelope):
-    """`mu_s(x) + beta_s sqrt(Sigma_s(x))`, the least over the scalar `s`; every `s` is valid.
+    """`mu_s(x) + beta_s sqrt(Sigma_s(x))`, minimised over the scalar `s`; every `s` is valid.
 
     With noise of energy `sum_i d_i^2 <= energy`, the pair (f, d) lies in a ball of squared radius
     `Gamma^2 + energy / s` of the product space, for every `s > 0`; `mu_s` and `Sigma_s` are mean and variance of the
     Gaussian process with noise variance `s`, and `beta_s^2 = Gamma^2 + energy / s - y' (K + s I)^-1 y`.
-    `y` are the middles of the intervals: the outputs themselves where there is one per input. Without a given `energy`,
-    it is what the noise bounds allow. The nugget plays no part here.
+    `y` are the midpoints of the intervals: the outputs themselves where there is one per input. By default, `energy` is
+    what the noise bounds allow. The nugget plays no part here.
     """
 
     energy: float | None = None
@@ -38,10 +38,10 @@ class EnergyEnvelope(Envelope):
 
     @cached_property
     def _energy(self) -> float:
-        """Of the noise around the middles of the intervals, rounded up."""
+        """Energy of the noise around the midpoints of the intervals, rounded up."""
         if self.energy is None:
             return dot_up(self.data.half_width, self.data.half_width)
-        # A middle differs from its output by what rounding the interval's ends may do.
+        # A midpoint differs from its output by the rounding of the interval's ends.
         lost = 4.0 * UNIT_ROUNDOFF * np.maximum(np.abs(self.data.lower), np.abs(self.data.upper))
         total = sum_up(sqrt_up(self.energy), sqrt_up(dot_up(lost, lost)))
         return product_up(total, total)

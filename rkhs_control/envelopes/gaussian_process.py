@@ -1,4 +1,4 @@
-"""The Gaussian-process bound that the paper compares with: it holds with a probability, not for certain."""
+"""The Gaussian-process bound that the paper compares with: it holds with some probability, not for certain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .base import Envelope, Side, UpperBound
 class GaussianProcessEnvelope(Envelope):
     """`mu(x) +- beta sigma(x)`, `beta = Gamma + 4 lambda sqrt(gamma + 1 + ln(1 / delta))`.
 
-    Gaussian noise of standard deviation `noise_std` (by default that which keeps 99 % within the noise bound);
+    Gaussian noise of standard deviation `noise_std` (by default such that 99 % is within the noise bound);
     `gamma` is the information gain of the data, a lower bound of the maximal one, which favours this method.
     """
 
@@ -53,7 +53,7 @@ class GaussianProcessEnvelope(Envelope):
 
     @cached_property
     def beta(self) -> float:
-        """How many standard deviations the band reaches from the mean."""
+        """Half-width of the band in standard deviations."""
         inside = self.information_gain + 1.0 - math.log(1.0 - self.confidence)
         return self.radius + 4.0 * self._noise_std * math.sqrt(inside)
 

@@ -1,4 +1,4 @@
-"""Set membership: every sample alone bounds the function by how fast it may change from there."""
+"""Set membership: every single sample bounds the function by how fast it may change from there."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class LipschitzEnvelope(Envelope):
     witness with the weight one on one sample; where no weight at all (`|f(x)| <= Gamma sqrt(k(x, x))`) says more,
     that counts. Functionals other than a value are bounded by `Gamma` and their norm alone.
 
-    Whoever knows a Lipschitz `constant` besides, in the distance `|| (x - x') / scales ||_2`, gives it: the better of
-    both bounds counts. Data that refute the constant are refused. A bound from it has no witness.
+    If a Lipschitz `constant` is also known, in the distance `|| (x - x') / scales ||_2`, the better of both bounds
+    counts. Data that refute the constant are refused. A bound from it has no witness.
     """
 
     has_witnesses: ClassVar[bool] = True
@@ -72,7 +72,7 @@ class LipschitzEnvelope(Envelope):
         return np.array([positive(scale, f"scales[{j}]") for j, scale in enumerate(given)])
 
     def _cones_up(self, x: FloatArray) -> FloatArray:
-        """By how much the function can differ between a point and each input, rounded up."""
+        """How much the function can differ between a point and each input, rounded up."""
         assert self.constant is not None
         with np.errstate(over="ignore"):
             squares = np.sum(((self.data.X - x) / self._scales) ** 2, axis=1)
@@ -81,7 +81,7 @@ class LipschitzEnvelope(Envelope):
         return up(self.constant * distances)
 
     def _require_slow_enough(self) -> None:
-        """Refuse a constant that two samples refute, each by what its whole interval allows."""
+        """Refuse a constant that two samples refute, allowing for their whole intervals."""
         assert self.constant is not None
         data = self.data
         for i, x in enumerate(data.X):
@@ -91,7 +91,7 @@ class LipschitzEnvelope(Envelope):
                 slope = self.constant * rises[j] / cones[j]
                 raise InputError(
                     f"constant {self.constant:.9g} is refuted by the data: between the inputs {data.X[j].tolist()} and "
-                    f"{x.tolist()} the function changes by {slope:.9g} per unit of distance at least; raise "
+                    f"{x.tolist()} the function changes by at least {slope:.9g} per unit of distance; raise "
                     "constant, or raise noise_bound if that is too small"
                 )
 

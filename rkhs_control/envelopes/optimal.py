@@ -33,7 +33,7 @@ from ..errors import InputError
 from .base import Band, Envelope, Side, UpperBound
 
 SMALL_GAP = 1e-7
-"""A bound whose gap is above this share of it is looked for again along a regularised path."""
+"""A bound whose gap is above this share of it is searched again along a regularised path."""
 
 # So many queries are followed in one compiled call.
 _AT_ONCE = 256
@@ -89,7 +89,7 @@ class OptimalEnvelope(Envelope):
         """Bounds of `f(a) - f(b)` for the rows `a` of `Xa` and `b` of `Xb`."""
         first, second = self._queries(Xa, "Xa"), self._queries(Xb, "Xb")
         if len(first) != len(second):
-            raise InputError(f"Xa and Xb must have as many rows; got {len(first)} and {len(second)}")
+            raise InputError(f"Xa and Xb must have equally many rows; got {len(first)} and {len(second)}")
         return self.functional_bounds([Points.difference(a, b) for a, b in zip(first, second, strict=True)], n_jobs)
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:

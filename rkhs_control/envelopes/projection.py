@@ -1,4 +1,4 @@
-r"""Bounds around a projection: what the closed form and the energy bound have in common.
+r"""Bounds around a projection: what the closed form and the energy bound share.
 
 Let `g_a = sum_i a_i k_{x_i}` be any centre, and `||f - g_a|| <= R`, the furthest that `f` can be from it. Then for
 *every* weights `w`
@@ -41,6 +41,6 @@ def deviation_up(functional: Functional, gram: Gram, weights: FloatArray, *, cen
 def distance_up(norm2: float, square: float, least_inner: float) -> float:
     """`sqrt(norm2 + ||g||^2 - 2 <f, g>)`, the largest distance of `f` from `g`, rounded up.
 
-    Given the squares of their norms, rounded up, and the least inner product, rounded down.
+    Given their squared norms, rounded up, and the least inner product, rounded down.
     """
     return sqrt_up(max(0.0, sum_up(norm2, square, -2.0 * least_inner)))

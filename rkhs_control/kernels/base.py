@@ -1,4 +1,4 @@
-"""What a kernel is: known by its fall, and combined by `+` and `*`."""
+"""What a kernel is: defined by its fall, and combined by `+` and `*`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Kernel(ABC):
     def bend(self, n_dims: int) -> FloatArray:
         """Numbers `b_j`, rounded up: `|d^2/dt^2 f(x + t d)| <= ||f|| sum_j b_j d_j^2` in every direction `d`.
 
-        Infinite where functions need not have two derivatives, or nobody has said how much they can bend.
+        Infinite where functions need not have two derivatives, or where the kernel does not say how much they can bend.
         """
         return np.full(n_dims, np.inf)
 
@@ -50,7 +50,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def casadi(self, x: Any, Y: FloatArray) -> Any:
-        """`k(x, Y)` as a CasADi row `(1, n_y)`; `x` is a CasADi column `(n_dims, 1)`, `Y` may be one, too."""
+        """`k(x, Y)` as a CasADi row `(1, n_y)`; `x` is a CasADi column `(n_dims, 1)`, and `Y` may be one as well."""
 
     def precise_fall(self, points: FloatArray) -> PreciseFall | None:
         """The falls among some points in double-double; None where a kernel does not offer them."""
@@ -62,7 +62,7 @@ class Kernel(ABC):
         return False
 
     def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
-        """`k(x, y)` in ball arithmetic, of kernels that have it."""
+        """`k(x, y)` in ball arithmetic, for kernels that support it."""
         raise InputError(f"{type(self).__name__} cannot be evaluated in ball arithmetic")
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
@@ -74,7 +74,7 @@ class Kernel(ABC):
         return np.full(len(X), self.variance)
 
     def _require_kernels(self, *parts: Kernel) -> None:
-        """Refuse a combination of other things, or one whose variance is out of the range that is computed with."""
+        """Refuse a combination of anything but kernels, or one whose variance is outside the supported range."""
         for part in parts:
             if not isinstance(part, Kernel):
                 raise InputError(f"a {type(self).__name__} is made of kernels; got {part!r}")

@@ -1,4 +1,4 @@
-"""Kernels of one lengthscale by name, as scenarios and `select` know them."""
+"""Kernels of one lengthscale by name, for scenarios and `select`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAMILIES: dict[str, type[Kernel]] = {
 
 
 def kernel_family(given: str | KernelFamily) -> KernelFamily:
-    """One of `FAMILIES` by its name, or what makes a kernel from a lengthscale as it is."""
+    """One of `FAMILIES` by name; a function from a lengthscale to a kernel is returned as it is."""
     if not isinstance(given, str):
         return given
     if given not in FAMILIES:

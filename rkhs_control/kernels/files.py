@@ -1,4 +1,4 @@
-"""Kernels read from plain numbers and names, as files hold them."""
+"""Kernels read from plain numbers and names, as stored in files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import Kernel
 
 
 def kernel_from_dict(content: dict[str, Any]) -> Kernel:
-    """The kernel that `to_dict` wrote; its class must be one of this module, or imported."""
+    """The kernel written by `to_dict`; its class must be one of this package, or imported."""
     known = {kind.__name__: kind for kind in _subclasses(Kernel)}  # type: ignore[type-abstract]
     kind = content.get("kind")
     if kind not in known:

@@ -112,10 +112,10 @@ class Radial(Kernel):
     def casadi(self, x: Any, Y: FloatArray) -> Any:
         import casadi
 
-        # Column by column: what kernels of other lengthscales, or of fewer dimensions, have in common is then the same.
+        # Column by column, so that kernels of other lengthscales, or of fewer dimensions, share common subexpressions.
         columns = zip(casadi.vertsplit(x), Y.T, self._lengthscales(Y.shape[1]).tolist(), strict=True)
         squares = sum((entry - casadi.DM(column)) ** 2 / scale**2 for entry, column, scale in columns)
-        # The root of a Matern kernel has no derivative at zero; so small a shift leaves every value as it is.
+        # The root in a Matern kernel has no derivative at zero; such a small shift leaves every value unchanged.
         return self.profile(squares + 1e-100, casadi).T
 
     def _squared_distances(self, X: FloatArray, Y: FloatArray) -> FloatArray:
@@ -274,7 +274,7 @@ def Matern(lengthscale: float | Sequence[float], nu: float = 2.5) -> Radial:
 
 
 def _read_only(X: FloatArray) -> FloatArray:
-    """A view that is, whatever `X` is: what may be written to would be another type, and compiled a second time."""
+    """A read-only view of `X`: a writable array would be another type for numba, and compiled a second time."""
     view = np.ascontiguousarray(X)[:]
     view.flags.writeable = False
     return view

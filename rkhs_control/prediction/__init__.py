@@ -1,1 +1,1 @@
-"""Boxes for the future states of a plant: one envelope per step and state, in and out of files."""
+"""Boxes for the future states of a plant: one envelope per step and state, saved to and loaded from files."""

@@ -1,13 +1,13 @@
-"""Arguments that are only known to lie in a box: a measured history, or a whole cell of states.
+"""Arguments known only to lie in a box: a measured history, or a whole cell of states.
 
 For `||g|| <= norm_bound` and a box `|z_j - c_j| <= h_j`, with the kernel's bends `b_j`,
 
     sup g  <=  max over corners of an upper bound of g  +  norm_bound / 2 * sum_j b_j h_j^2
 
-because multilinear interpolation from the corners is off by no more than that. Where the corners are too many, the
-centre and bounds of the slopes there do it, with the same remainder (Taylor). Where functions may have kinks, what is
-left is how far a function of this norm can get from its value at the centre. An affine prior has no remainder, and
-goes through each of these exactly.
+because multilinear interpolation from the corners is off by no more than that. Where there are too many corners, the
+centre and bounds on the slopes there are used, with the same remainder (Taylor). Where functions may have kinks, the
+only bound left is how far a function of this norm can move from its value at the centre. An affine prior has no
+remainder, and passes through each of these exactly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..errors import InputError
 from ..kernels.base import Kernel
 
 MOST_CORNERS = 4
-"""With more uncertain coordinates, the centre and its slopes are taken instead of all corners."""
+"""With more uncertain coordinates, the centre and its slopes are used instead of all corners."""
 
 Method = Literal["point", "corners", "slopes", "displacement"]
 
@@ -50,13 +50,13 @@ class SetProof:
     method: Method
     witnesses: tuple[Witness | None, ...]
     offset: FloatArray
-    """From the centre to the argument that the largest of the bounds belongs to."""
+    """Offset from the centre to the argument of the largest bound."""
     binding: int = 0
     """Its witness."""
 
     @property
     def witness(self) -> Witness | None:
-        """The one of the largest bound."""
+        """The witness of the largest bound."""
         return self.witnesses[self.binding]
 
 
@@ -67,7 +67,7 @@ class SetEnds:
     values: FloatArray
     gaps: FloatArray
     costs: FloatArray
-    """How much further out they are than at the centres."""
+    """How much further out they are than the bounds at the centres."""
     proofs: list[SetProof]
 
 
@@ -80,12 +80,12 @@ class ArgumentBoxes:
 
     @cached_property
     def uncertain(self) -> IndexArray:
-        """Which coordinates are."""
+        """Which coordinates are uncertain."""
         return np.flatnonzero(self.noise)
 
     @cached_property
     def ends(self) -> tuple[FloatArray, FloatArray]:
-        """Of the uncertain coordinates, `(m, n_uncertain)` each, rounded outwards."""
+        """Ends of the uncertain coordinates, `(m, n_uncertain)` each, rounded outwards."""
         middle, off = self.centres[:, self.uncertain], self.noise[self.uncertain]
         return outwards(middle - off, middle + off)
 
@@ -111,15 +111,15 @@ class ArgumentBoxes:
         bends = kernel.bend(self.centres.shape[1])[self.uncertain]
         if not np.isfinite(bends).all():
             return np.full(len(self.centres), np.inf)
-        reach = np.maximum(self.reach, UNDERFLOW)  # squares of less would be nothing, however large the rest
+        reach = np.maximum(self.reach, UNDERFLOW)  # smaller squares would underflow to zero
         return enlarged(np.maximum(0.5 * (reach**2 @ (norm * bends)), LOST_PRODUCTS), len(bends) + 8)
 
     def displacement(self, kernel: Kernel, norm: float) -> float:
-        """What uncertainty can do to a function of this norm, of whatever kernel, rounded up."""
+        """The largest effect of uncertainty on a function of this norm, for any kernel, rounded up."""
         return displacement(kernel, norm, self.noise, self.centres.shape[1] - len(self.noise))
 
     def method_for(self, kernel: Kernel, norm: float) -> Method:
-        """The one that is tightest, as far as corners are not too many."""
+        """The tightest method, unless there are too many corners."""
         if not len(self.uncertain):
             return "point"
         if self.remainder(kernel, norm).max() > self.displacement(kernel, norm):
@@ -168,7 +168,7 @@ def _set_ends(
     if method == "point":
         proofs = [SetProof(method, own, np.zeros(len(z))) for own, z in zip(witnesses, boxes.centres, strict=True)]
         return SetEnds(at_centre, gaps[:, 0], further, proofs)
-    if method == "corners":  # the centre only tells what these cost
+    if method == "corners":  # the centre only shows what these cost
         values, gaps, points, witnesses = values[:, 1:], gaps[:, 1:], points[:, 1:], [own[1:] for own in witnesses]
         further = boxes.remainder(kernel, norm) + blur
     elif method == "slopes":
@@ -197,7 +197,7 @@ def _with_prior(values: FloatArray, prior: Prior, points: FloatArray, side: int)
 def _slope_bounds(
     envelope: Envelope, prior: Prior, boxes: ArgumentBoxes
 ) -> tuple[list[tuple[Witness | None, ...]], FloatArray]:
-    """`sum_j h_j sup |d(m + g)/dz_j|` at every centre, rounded up, and what proves the bounds of the slopes."""
+    """`sum_j h_j sup |d(m + g)/dz_j|` at every centre, rounded up, and what proves the bounds on the slopes."""
     functionals: Sequence[Functional] = [Derivative(z, int(j)) for z in boxes.centres for j in boxes.uncertain]
     falling, rising = (envelope.upper_bounds(side, functionals) for side in envelope.sides)
     own = np.zeros(len(boxes.uncertain)) if prior is None else np.array(prior.slopes)[boxes.uncertain]
@@ -217,7 +217,7 @@ def _rows(items: Sequence[UpperBound] | Sequence[tuple[Witness | None, Witness |
 
 
 def checked_plans(runs: Trajectories, x0: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Histories `(n_plans, n_history)` and inputs `(n_plans, n_steps, n_inputs)`, refused if they are not of `runs`."""
+    """Histories `(n_plans, n_history)` and inputs `(n_plans, n_steps, n_inputs)`, refused if they do not fit `runs`."""
     start, plan = as_floats(x0, "x0"), as_floats(inputs, "inputs")
     if start.ndim == 1:
         start, plan = start[None], plan[None]

@@ -1,4 +1,4 @@
-"""What a predictor has for every step and state, from one for all, one per step, or one per step and state."""
+"""Settings of a predictor per step and state, given once for all, per step, or per step and state."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ GivenKernels = Kernel | Sequence[Kernel | Sequence[Kernel]]
 """One for all, one per step, or one per step and state."""
 PriorTable = tuple[tuple[Prior, ...], ...]
 GivenPriors = Prior | Sequence[Prior | Sequence[Prior]]
-"""One for all, one per step, or one per step and state; None is none."""
+"""One for all, one per step, or one per step and state; or None."""
 GivenNorms = float | NormBound | Sequence[float | NormBound | Sequence[float | NormBound]]
 """Likewise."""
 NarrowingTable = tuple[tuple[tuple[Slopes, ...], ...], ...]
-"""By step and state, the rounds in which intervals of samples with uncertain arguments were narrowed."""
+"""By step and state, the rounds that narrowed the intervals of samples with uncertain arguments."""
 
 
 def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> tuple[tuple[Any, ...], ...]:
@@ -38,7 +38,7 @@ def by_step_and_state(given: Any, kinds: Any, name: str, runs: Trajectories) -> 
 
 
 def require_slopes(priors: PriorTable, runs: Trajectories) -> None:
-    """Refuse priors of another number of arguments."""
+    """Refuse priors with a different number of arguments."""
     for n, row in enumerate(priors, start=1):
         wanted = runs.n_history + n * runs.n_inputs
         for prior in row:

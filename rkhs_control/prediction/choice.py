@@ -1,10 +1,10 @@
-"""The default choice: formulations are compared by the width of boxes on held-out blocks that do not contradict them.
+"""The default choice: formulations compared by the width of boxes on held-out blocks that do not contradict them.
 
 A cross-validated error says which model predicts well, not which assumptions make narrow boxes that hold. So every
-formulation makes boxes for blocks that it has not seen, at a few of the steps. Of those whose boxes nothing
-contradicts, nor comes near to it, the narrowest is chosen, with two exceptions. Taking measured histories as the
-arguments rests on a residual bound that is estimated, where the noise bound was given; and of lengthscales that predict
-equally well, longer ones assume more. What assumes more must be clearly narrower than what does not.
+formulation builds boxes for blocks that it has not seen, at a few of the steps. Among those whose boxes are not
+contradicted, or nearly so, the narrowest is chosen, with two exceptions. Taking measured histories as the arguments
+rests on an estimated residual bound, where the noise bound was given; and among lengthscales that predict equally well,
+longer ones assume more. A formulation that assumes more must be clearly narrower than one that does not.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from .arguments import MOST_CORNERS, ArgumentBoxes, both_ends
 from .narrowing import UncertainSamples
 
 RESIDUAL_SHARES = (0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4)
-"""Of the worst held-out error, to bound what measured histories leave open; half of it was too little on recorded
-tanks, although no held-out block said so: boxes from all of the data are narrower than those from parts of them."""
+"""Shares of the worst held-out error that bound the residual of measured histories; half of it was too little on
+recorded tanks, although no held-out block said so: boxes from all of the data are narrower than those from parts of
+them."""
 CLEARLY = 1.5
 """Boxes that rest on an estimated residual bound, or on long lengthscales, must be narrower by this factor."""
 ROOM = 0.75
-"""Held-out values may be off by so large a share of what boxes and noise allow: others will be off by more some day."""
+"""Held-out values may be off by this share of what boxes and noise allow: future ones will be off by more some day."""
 _BLOCKS, _QUERIES = 4, 100
-"""How many blocks are held out in turn, and how many boxes are made in each; fewer where they have many corners."""
+"""How many blocks are held out in turn, and how many boxes are built in each; fewer where they have many corners."""
 _HOPELESS = 1e4
-"""A norm beyond this multiple of the outputs makes no useful boxes, and takes long to find that out."""
+"""A norm beyond this multiple of the outputs gives no useful boxes, and finding that out takes long."""
 
 
 class _Measured(NamedTuple):
@@ -65,18 +66,17 @@ def choose_assumptions(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Selection:
-    """As `select_assumptions`, but what is not said is compared, and `comparison` of the result tells how.
+    """As `select_assumptions`, but options not given are compared, and `comparison` of the result shows how.
 
     Parameters
     ----------
     prior : `"choose"` compares an affine one with none
-    arguments : how histories that are uncertain are taken
-        `"uncertain"`, anywhere within their noise of what was measured; `"measured"`, as measured, with an estimated
-        bound on what that leaves open. By default both are tried for windows of recordings.
-    kernel, per_dimension : unless one is named, longer lengthscales are tried that predict nearly as well, and for
-        windows per-dimension lengthscales and a rougher kernel
-    safety_factor : 3, and 2 for windows, whose held-out blocks test the choice
-    settings : further ones of `select_assumptions`
+    arguments : how uncertain histories are treated
+        `"uncertain"`, anywhere within their noise of the measurements; `"measured"`, as measured, with an estimated
+        bound on the residual. By default both are tried for windows of recordings.
+    kernel, per_dimension : unless one is given, longer lengthscales that predict nearly as well are tried, and for
+    windows also per-dimension lengthscales and a rougher kernel safety_factor : 3, and 2 for windows, whose held-out
+    blocks test the choice settings : further arguments of `select_assumptions`
     """
     if safety_factor is None:
         safety_factor = 2.0 if runs.is_windowed else 3.0
@@ -126,7 +126,7 @@ class Chooser:
         return replace(selection, comparison=comparison)
 
     def _assumptions(self, chosen: Formulation, rng: np.random.Generator | None) -> Selection:
-        """Of one formulation, at every step, from all runs, some of which may not agree with what the others said."""
+        """Assumptions of one formulation, at every step, from all runs, some of which may disagree with the others."""
         shares = None
         if chosen.arguments == "measured":
             shares = self._trials([chosen], tuple(range(1, self.runs.horizon + 1)))[0].shares
@@ -184,7 +184,7 @@ def _applied(formulation: Formulation, settings: Settings) -> Settings:
 
 
 def _rank(trial: Trial) -> tuple[float, float]:
-    """The least is the best: contradicted least, then the narrowest; what assumes more counts as wider than it is."""
+    """Sort key, best first: least contradicted, then narrowest; a formulation that assumes more counts as wider."""
     assumes_more = (trial.formulation.arguments == "measured", trial.formulation.longest)
     penalty = CLEARLY ** sum(assumes_more)
     return (trial.contradicted / max(trial.tested, 1) if np.isfinite(trial.width) else np.inf, penalty * trial.width)
@@ -205,7 +205,7 @@ def _measure(runs: Trajectories, n: int, i: int, formulation: Formulation, setti
 
 
 def _worth(measured: _Measured) -> tuple[float, float]:
-    """The less the better; boxes that could not be made are worth less than contradicted ones."""
+    """Smaller is better; boxes that could not be built rank below contradicted ones."""
     return (measured.contradicted / measured.tested if measured.tested else np.inf, measured.half_width)
 
 
@@ -254,7 +254,7 @@ def _boxes(
     *,
     is_tested: bool,
 ) -> tuple[FloatArray, FloatArray]:
-    """Of some windows, from others."""
+    """Boxes of some windows, built from others."""
     bound = float(part.noise_bound[n - 1, i] + part.disturbance_bound[n - 1, i])
     estimate, intervals = norm_estimate_of(part, n, i, found, prior, bound, quickly=True)
     if estimate.value > _HOPELESS * float(np.abs(intervals.centre).max() + bound):

@@ -1,4 +1,4 @@
-"""Predictors in files: the runs, kernels and norm bounds in one NPZ, which reads back to the same bits."""
+"""Predictors in files: runs, kernels and norm bounds in one NPZ, which reads back bit for bit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def save_predictor(predictor: MultiStepPredictor, file: str | Path) -> None:
 
 
 def load_predictor(file: str | Path) -> MultiStepPredictor:
-    """Read a predictor that `save_predictor` wrote; its assumptions are checked against its data again."""
+    """Read a predictor written by `save_predictor`; its assumptions are checked against its data again."""
     path = _npz(file)
     if not path.is_file():
         raise InputError(f"there is no file {path}")
@@ -64,13 +64,13 @@ def load_predictor(file: str | Path) -> MultiStepPredictor:
         values["has_residual_bound"] = bool(values.get("has_residual_bound", False))
         kernels, bounds, method, options = (assumptions[key] for key in ("kernels", "norm_bounds", "method", "options"))
         norm_bounds = [[NormBound(**bound) for bound in row] for row in bounds]
-        none = [[None] * len(row) for row in bounds]  # the former format had no priors
+        none = [[None] * len(row) for row in bounds]  # the previous format had no priors
         priors = [
             [None if prior is None else AffinePrior(**prior) for prior in row]
             for row in assumptions.get("priors", none)
         ]
         narrowing = _narrowing(content, len(bounds), len(bounds[0])) if assumptions["format"] == FORMAT else None
-    except Exception as error:  # whatever may be wrong with a file that something else wrote
+    except Exception as error:  # whatever may be wrong with a file from elsewhere
         raise InputError(f"{path}: not a file that save_predictor wrote ({type(error).__name__})") from None
     if method not in METHODS:
         raise InputError(f"{path}: there is no envelope {method!r}; there is: {', '.join(METHODS)}")

@@ -1,13 +1,13 @@
-"""Samples whose arguments are uncertain, and how little their intervals need to be widened for that.
+"""Samples with uncertain arguments, and how little their intervals need to be widened for that.
 
 What was recorded at `z` is the plant's value at some `z'` within `h` of it. With `|df/dz_j| <= S_j` at `z` and the
 kernel's bends `b_j`, it is within `sum_j h_j S_j + norm_bound / 2 sum_j b_j h_j^2` of the value at `z` itself. A
-function of the given norm could be steep; the data say that it is not. So intervals are first widened by what any
-function of this norm could do, these bound the slopes at every sample, the slopes narrow the intervals, and again.
-Every round rests on the one before it alone.
+function of the given norm could be steep; the data say that it is not. So intervals are first widened for any function
+of this norm, these bound the slopes at every sample, the slopes narrow the intervals, and so on. Every round rests only
+on the previous one.
 
 A round is kept as the weights that prove its slopes. They prove something under any norm and noise bounds, so a chain
-of rounds is evaluated again for others, and for the checker, without looking for weights again.
+of rounds can be re-evaluated for others, and by the checker, without searching for weights again.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from ..kernels.base import Kernel
 from .arguments import ArgumentBoxes
 
 ROUNDS = 3
-"""Of narrowing, at most."""
+"""Maximum number of rounds of narrowing."""
 _WORTH_IT = 0.05
-"""Rounds that can narrow, or have narrowed, the intervals by no more than this share are not worth their time."""
+"""Rounds that can narrow, or have narrowed, the intervals by at most this share are not worth their time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
     """One round: weights that bound `dg/dz_j` and `-dg/dz_j` at every sample, for all uncertain `j`.
 
-    The bounds are numbered by `j`, then the sample, then the sign, rising before falling; bound `q` has the weights
+    The bounds are numbered by `j`, then by sample, then by sign, positive first; bound `q` has the weights
     `starts[q]` to `starts[q + 1]`, on the distinct inputs `indices`.
     """
 
@@ -53,14 +53,14 @@ class Slopes:
     norms: FloatArray
     """`|| L - sum_i w_i k_{x_i} ||` of every bound, rounded up."""
     source: str
-    """Digest of the kernel, the samples' arguments and the uncertain entries, with which alone the norms are right."""
+    """Digest of the kernel, the samples' arguments and the uncertain entries, for which alone the norms are right."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", str(self.source))  # files keep it as an array
 
     @classmethod
     def of(cls, envelope: OptimalEnvelope, boxes: ArgumentBoxes) -> Slopes:
-        """The optimal ones for the data of an envelope."""
+        """The optimal weights for the data of an envelope."""
         functionals = [Derivative(z, int(j)) for j in boxes.uncertain for z in boxes.centres]
         found, norms = [], []
         by_side = [envelope.upper_bounds(envelope.sides[side], functionals) for side in (1, 0)]
@@ -79,7 +79,7 @@ class Slopes:
         )
 
     def bounds(self, data: Observations, norm_bound: float) -> FloatArray:
-        """What the weights prove of these data, rounded up, `(n_uncertain * n_samples, 2)`."""
+        """The bounds that the weights prove for these data, rounded up, `(n_uncertain * n_samples, 2)`."""
         owner = np.repeat(np.arange(len(self.norms)), np.diff(self.starts))
         above, below = data.upper[self.indices], data.lower[self.indices]
         is_rising, is_positive = owner % 2 == 0, self.weights > 0.0
@@ -94,13 +94,13 @@ class Slopes:
 
 @dataclass(frozen=True, eq=False)
 class UncertainSamples:
-    """The samples of one state after `n` steps, less the prior, whose arguments are known to within some noise."""
+    """The samples of one state after `n` steps, minus the prior, with arguments known to within some noise."""
 
     Z: FloatArray
     rest: FloatArray
-    """Recorded outputs less the prior."""
+    """Recorded outputs minus the prior."""
     half: FloatArray
-    """How far they may be from that of the plant at the true arguments."""
+    """How far they may be from the plant's value at the true arguments."""
     noise: FloatArray
     prior: Prior
     kernel: Kernel
@@ -118,7 +118,7 @@ class UncertainSamples:
 
     @contextmanager
     def named_errors(self, caveat: str = "") -> Iterator[None]:
-        """Let what is refused say of which step and state that is, and what may be wrong besides."""
+        """Let errors say which step and state they concern, and what else may be wrong."""
         try:
             yield
         except RkhsControlError as error:
@@ -127,28 +127,28 @@ class UncertainSamples:
 
     @cached_property
     def boxes(self) -> ArgumentBoxes:
-        """Where the true arguments are, for every distinct recorded one."""
+        """Boxes that contain the true arguments, for every distinct recorded one."""
         return ArgumentBoxes(self.Z[self._groups[0]], self.noise)
 
     @cached_property
     def widest(self) -> FloatArray:
-        """What any function of the norm, and the prior, could do between two arguments, rounded up."""
+        """The most that any function of the norm, and the prior, could change between two arguments, rounded up."""
         n_known = self.Z.shape[1] - len(self.noise)
         most = uncertainty(self.kernel, self.norm, self.prior, self.noise, n_known)
         return np.full(len(self.boxes.centres), most)
 
     @cached_property
     def _groups(self) -> tuple[IndexArray, IndexArray]:
-        """The first row of every distinct argument, in their order, and which of these each row has."""
+        """The first row of every distinct argument, in order, and which of these each row has."""
         _, first, group = np.unique(self.Z, axis=0, return_index=True, return_inverse=True)
         return np.sort(first), np.argsort(np.argsort(first))[group.reshape(-1)]
 
     def observations(self, widening: FloatArray) -> Observations:
-        """The intervals, widened by what is given for every distinct argument."""
+        """The intervals, widened by a given amount for every distinct argument."""
         return Observations(self.Z, self.rest, enlarged(self.half + widening[self._groups[1]], 1))
 
     def widening(self, rounds: tuple[Slopes, ...]) -> FloatArray:
-        """What a chain of rounds leaves of it, for every distinct argument."""
+        """The widening that remains after a chain of rounds, for every distinct argument."""
         widening = self.widest
         if not len(self.boxes.uncertain):
             return widening
@@ -157,13 +157,13 @@ class UncertainSamples:
             if slopes.source != own:
                 raise InputError(
                     "narrowing was found with other runs, another kernel or other uncertain entries of the history, "
-                    "of which it proves nothing here: give None, and it is found again"
+                    "and proves nothing here: give None, and it is found again"
                 )
             widening = np.minimum(widening, self._by_slopes(slopes, self.observations(widening)))
         return widening
 
     def rounds(self, most: int) -> tuple[Slopes, ...]:
-        """As many as are worth their time."""
+        """As many rounds as are worth their time."""
         by_kernel, half = self.boxes.displacement(self.kernel, self.norm), float(self.half.mean())
         if by_kernel - self.boxes.remainder(self.kernel, self.norm).max() <= _WORTH_IT * (half + self.widest[0]):
             return ()
@@ -198,6 +198,6 @@ def _digest(kernel: Kernel, boxes: ArgumentBoxes) -> str:
 
 
 def narrowing_rounds(samples: UncertainSamples, most: int) -> tuple[Slopes, ...]:
-    """At most so many rounds, of which errors say of which step and state they are."""
+    """At most this many rounds; errors say which step and state they concern."""
     with samples.named_errors():
         return samples.rounds(most)

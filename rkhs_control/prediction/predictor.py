@@ -1,7 +1,7 @@
 """Multi-step predictors: one envelope per step and state, from the initial state and the inputs up to that step.
 
-The state after `n` steps is an unknown function of `z = (x_0, u_0, ..., u_{n-1})`. Each of its components gets an
-envelope of its own, so that boxes do not build on boxes: no bound is propagated.
+The state after `n` steps is an unknown function of `z = (x_0, u_0, ..., u_{n-1})`. Each component gets its own
+envelope, so boxes do not build on boxes: no bound is propagated.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class MultiStepPredictor:
     runs : Trajectories
     kernels : Kernel, or a list of one per step, each a Kernel or a list of one per state
     norm_bounds : float or NormBound, or lists like `kernels`; kept by step and state, like the kernels
-    priors : PriorModel, AffinePrior, or lists like `kernels`; kernels and norm bounds are then those of what it leaves
-    method : the class of envelope, `OptimalEnvelope` by default; `options` are further arguments of it
+    priors : PriorModel, AffinePrior, or lists like `kernels`; kernels and norm bounds then describe the residual
+    method : the envelope class, `OptimalEnvelope` by default; `options` are its further arguments
     initial_state_noise : float or (n_states,)
-        How far the recorded initial states may be from the true ones, instead of what `runs` say of that. It is always
-        what the `runs` of a built predictor say. Each interval is widened by what it can do.
+        How far the recorded initial states may be from the true ones, instead of the value in `runs`. The `runs` of a
+        built predictor always have the value in use. Each interval is widened by its effect.
     rounds : int
-        Where recorded initial states are uncertain: in so many rounds the data themselves tell how little that can do.
-        With 0, intervals are widened by what it could do to any function of the given norm.
-    narrowing : what a predictor with the same runs and kernels has found in its rounds, instead of looking for it
-    n_jobs, progress : processes for these rounds, and whom to tell about them
+        Where recorded initial states are uncertain: number of rounds in which the data themselves show how small the
+        effect is. With 0, intervals are widened by the effect on any function of the given norm.
+    narrowing : the rounds found by a predictor with the same runs and kernels, instead of a new search
+    n_jobs, progress : processes for these rounds, and a progress callback
     """
 
     runs: Trajectories
@@ -144,14 +144,15 @@ class MultiStepPredictor:
         progress: Progress | None = None,
         **settings: Any,
     ) -> MultiStepPredictor:
-        """With kernels, norm bounds and priors chosen from the runs.
+        """A predictor with kernels, norm bounds and priors chosen from the runs.
 
-        Without `lengthscales`, what `settings` do not say is compared on held-out blocks (`choose_assumptions`; the
-        table is `comparison` of the predictor). With them, nothing is: `select_assumptions` takes `settings`.
+        Without `lengthscales`, options missing from `settings` are compared on held-out blocks (`choose_assumptions`;
+        the table is the predictor's `comparison`). With them, nothing is compared: `settings` go to
+        `select_assumptions`.
 
-        `selection` are the runs to choose with, `runs` by default; other ones make `runs` a test of the choice, which
-        is refused if they refute it. `initial_state_noise` replaces that of both. Without `progress`, a terminal shows
-        a bar.
+        `selection` are the runs to choose with, by default `runs`; if they are different, `runs` are a test of the
+        choice, which is refused if they refute it. `initial_state_noise` replaces that of both. Without `progress`, a
+        terminal shows a bar.
         """
         from .choice import choose_assumptions
 
@@ -180,7 +181,7 @@ class MultiStepPredictor:
 
     @property
     def horizon(self) -> int:
-        """The number of steps of the recorded runs, and the longest plan that can be predicted."""
+        """The number of steps in the recorded runs, and in the longest plan that can be predicted."""
         return self.runs.horizon
 
     @property
@@ -189,12 +190,12 @@ class MultiStepPredictor:
         text = estimated_text(bound for row in self.norm_bounds for bound in row)
         if not self.runs.has_residual_bound:
             return text
-        return f"{text}; so were bounds of what measured histories leave open, from predictions of what was held out"
+        return f"{text}; so were the bounds on what measured histories leave open, from predictions of held-out data"
 
     def scaled(self, *, norm: float = 1.0, noise: float = 1.0) -> MultiStepPredictor:
         """The same predictor with every norm bound, or every noise bound, multiplied by a factor.
 
-        The bounds on disturbances and on the error of recorded initial states are noise bounds, too.
+        The bounds on disturbances and on the error of recorded initial states also count as noise bounds.
         """
         runs = self.runs
         if noise != 1.0:
@@ -220,10 +221,10 @@ class MultiStepPredictor:
         return other
 
     def with_runs(self, runs: Trajectories) -> MultiStepPredictor:
-        """The same assumptions on the plant with other runs: more or fewer of them, and no more steps.
+        """The same assumptions about the plant with other runs: more or fewer of them, and no more steps.
 
-        Where the first of them are those that it has, and initial states are known, it goes on from there: that takes
-        a small part of the time. Runs that refute a norm bound are refused like those it was built from.
+        If the first of them are the present runs, and initial states are known, it continues from there, which
+        takes a small part of the time. Runs that refute a norm bound are refused, as when it was built.
         """
         if goes_on(self.runs, runs):
             return self._with_more(runs)
@@ -238,15 +239,15 @@ class MultiStepPredictor:
         )
 
     def with_run(self, states: npt.ArrayLike, inputs: npt.ArrayLike) -> MultiStepPredictor:
-        """With one more recorded run, states `(N + 1, n_states)` and inputs `(N, n_inputs)`, or with some more.
+        """With one more recorded run, states `(N + 1, n_states)` and inputs `(N, n_inputs)`, or with several more.
 
-        Several have a leading axis. Their noise is bounded as that of the others, and their initial states are known
-        as well; see `with_runs` for those that are not like these.
+        Several have a leading axis. Their noise bounds are those of the other runs, and their initial states are
+        known as well; see `with_runs` for runs unlike these.
         """
         return self.with_runs(with_further(self.runs, states, inputs))
 
     def with_method(self, method: type[Envelope], **options: Any) -> MultiStepPredictor:
-        """The same data and assumptions under another class of envelope: what one method gains over another."""
+        """The same data and assumptions with another envelope class: what one method gains over another."""
         return replace(self, method=method, options=options)
 
     def boxes(
@@ -259,11 +260,11 @@ class MultiStepPredictor:
     ) -> Tube:
         """The tube of a plan: history `(n_history,)` and inputs `(n_steps, n_inputs)`, up to the horizon.
 
-        The history is the initial state, or what the runs have for it (`runs.history_names`). Thousands of plans at
+        The history is the initial state, or what the runs use instead (`runs.history_names`). Thousands of plans at
         once have a leading axis, `(n_plans, n_history)` and `(n_plans, n_steps, n_inputs)`; `n_jobs` spreads steps and
         states over processes. `initial_state_noise` says how far the true history may be from `x0`; by default as far
-        as those of the runs, which begin with measured states if they are windows. With a `Box` for `x0` the tube holds
-        from everywhere in it, and only what is given is added to that.
+        as in the runs, which begin with measured states if they are windows. With a `Box` for `x0`, the tube holds from
+        everywhere in it, and only a given noise is added to it.
         """
         if isinstance(x0, Box):
             x0, initial_state_noise = self.start_from(x0, initial_state_noise)
@@ -295,24 +296,25 @@ class MultiStepPredictor:
         return tubes[0] if np.ndim(x0) == 1 else tubes
 
     def start_noise(self, given: npt.ArrayLike | None) -> FloatArray:
-        """How far the true initial state of a plan may be from the one in it: as given, or as far as recorded ones."""
+        """How far the true initial state of a plan may be from the stated one: as given, or as for recorded ones."""
         return self.initial_state_noise if given is None else self.runs.history_noise(given)
 
     def start_from(self, box: Box, noise: npt.ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
-        """The middle of a box of initial states, and how far from there true ones may be: the box, and `noise`."""
+        """The middle of a box of initial states, and how far from it the true ones may be: the box plus `noise`."""
         middle, reach = box.around()
         return middle, enlarged(reach + (0.0 if noise is None else self.runs.history_noise(noise)), 1)
 
     def contradictions(self, held_out: Trajectories, n_jobs: int | None = None) -> npt.NDArray[np.bool_]:
-        """Where recordings that were held out refute the assumptions; shape `(n_runs, n_steps, n_states)`.
+        """Where held-out recordings refute the assumptions; shape `(n_runs, n_steps, n_states)`.
 
-        A recorded state and its noise bound make an interval that holds the true state, and so does the box. Where the
-        two do not meet, the noise bounds or the norm bounds are wrong. That nothing is found proves nothing.
+        A recorded state and its noise bound give an interval that contains the true state, and so does the box. Where
+        the two do not intersect, the noise bounds or the norm bounds are wrong. Finding no contradiction proves
+        nothing.
         """
         return self.boxes_of(held_out, n_jobs).contradicted_by(held_out)
 
     def boxes_of(self, recorded: Trajectories, n_jobs: int | None = None) -> Tube:
-        """The tubes of recorded runs, which begin as uncertain as they or those of the predictor, whichever is more.
+        """The tubes of recorded runs, with the larger of their own and the predictor's initial uncertainty.
 
         Where measured histories are the arguments, they are taken as measured.
         """
@@ -321,7 +323,7 @@ class MultiStepPredictor:
         return self.boxes(recorded.histories, recorded.inputs, initial_state_noise=start, n_jobs=n_jobs)
 
     def envelope(self, n: int, i: int) -> Envelope:
-        """That of state `i` after `n` steps: a function of `z = (x_0, u_0, ..., u_{n-1})`."""
+        """The envelope of state `i` after `n` steps: a function of `z = (x_0, u_0, ..., u_{n-1})`."""
         return self.envelopes[n - 1][i]
 
     def ends(
@@ -336,7 +338,7 @@ class MultiStepPredictor:
         return further_out(sign * found.values, sign * self.runs.disturbance_bound[n - 1, [i]]), found.proofs
 
     def slopes(self, n: int, i: int, side: int, z: FloatArray, proof: SetProof) -> FloatArray:
-        """How fast such an end moves with `z`, given what proves it there; zero where there is a kink."""
+        """Gradient of such an end by `z`, given its proof there; zero where there is a kink."""
         gradient = self.envelope(n, i).end_gradient(z + proof.offset, side, proof.witness)
         rest, prior = np.nan_to_num(gradient), self.priors[n - 1][i]
         return rest if prior is None else rest + prior.gradient(z)
@@ -393,6 +395,6 @@ class MultiStepPredictor:
 
 
 def _cost_of(proof: SetProof, widening: FloatArray) -> float:
-    """What wider intervals cost an end: that much times the weights on them."""
+    """What wider intervals cost an end: the widening times the weights on them."""
     witness = proof.witness
     return np.nan if witness is None else float(np.abs(witness.weights) @ widening[witness.indices])

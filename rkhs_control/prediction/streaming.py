@@ -1,4 +1,4 @@
-"""Runs that are recorded while a predictor is in use: when it can go on from those that it has."""
+"""Runs recorded while a predictor is in use: when it can continue from those it already has."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..errors import InputError
 
 
 def goes_on(runs: Trajectories, more: Trajectories) -> bool:
-    """Whether `more` begin with `runs`, and no initial state is uncertain: then intervals of the latter stay.
+    """Whether `more` begins with `runs`, and no initial state is uncertain: then the intervals of `runs` stay.
 
-    What uncertain ones do to an interval depends on all other data, so there everything starts over.
+    The effect of uncertain ones on an interval depends on all other data, so everything starts over.
     """
     n = len(runs)
     parts = ((getattr(runs, name), getattr(more, name)[:n]) for name in ("states", "inputs", "histories"))
@@ -29,7 +29,7 @@ def goes_on(runs: Trajectories, more: Trajectories) -> bool:
 
 
 def with_further(runs: Trajectories, states: npt.ArrayLike, inputs: npt.ArrayLike) -> Trajectories:
-    """The runs and one more, or several with a leading axis, of which the same is known."""
+    """The runs and one more, or several with a leading axis, under the same bounds."""
     if runs.is_windowed or not runs.has_states:
         raise InputError(
             "with_run takes whole runs that begin with their initial state, and the runs here are windows of longer "

@@ -1,4 +1,4 @@
-"""Tubes: one box per future step that holds the true state."""
+"""Tubes: one box per future step that contains the true state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Tube:
-    """One box per step that holds the true state: `lower`, `upper` and `gap` of shape `(n_steps, n_states)`.
+    """One box per step that contains the true state: `lower`, `upper` and `gap` of shape `(n_steps, n_states)`.
 
-    For many plans at once all have a leading axis. `initial_state_cost` is how much of the width of each box is there
-    because initial states, of the plan or of the recorded runs, are not known exactly; NaN where the method does not
-    tell. `witnesses`, with a last axis for lower and upper, prove the bounds; None where a method has none.
+    For many plans at once, all have a leading axis. `initial_state_cost` is how much of the width of each box is due to
+    initial states, of the plan or of the recorded runs, that are not known exactly; NaN where the method does not tell.
+    `witnesses`, with a last axis for lower and upper, prove the bounds; None where a method has none.
     """
 
     lower: FloatArray
@@ -34,7 +34,7 @@ class Tube:
 
     @property
     def volumes(self) -> FloatArray:
-        """Of each box (areas, for two states)."""
+        """Volumes of the boxes (areas, for two states)."""
         volumes: FloatArray = np.prod(self.upper - self.lower, axis=-1)
         return volumes
 
@@ -52,7 +52,7 @@ class Tube:
         return inside
 
     def contradicted_by(self, recorded: Trajectories) -> npt.NDArray[np.bool_]:
-        """Where recorded states with their noise bounds and the boxes of these runs do not meet: shape as `lower`."""
+        """Where recorded states with their noise bounds do not intersect the boxes of these runs: shape as `lower`."""
         states, noise = recorded.states[:, 1:], enlarged(recorded.noise_bound, 2)
         low, high = outwards(states - noise, states + noise)
         disjoint: npt.NDArray[np.bool_] = (low > self.upper) | (high < self.lower)

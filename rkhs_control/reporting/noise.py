@@ -19,9 +19,9 @@ _SHOWN = 1e4  # norms up to this multiple of the smallest
 def noise_figure(proposal: NoiseProposal) -> Any:
     """A panel per output: the least norm that the samples around its largest residual allow, for every noise bound.
 
-    Read from right to left: the curve is flat while the signal is described, and turns up where the noise would have to
-    be. A noise bound to the left of the bend is probably too small. The proposed bound is marked, and half a step of
-    the recorded values where it is in sight.
+    Read from right to left: the curve is flat while it describes the signal, and turns up where it would have to
+    describe the noise. A noise bound to the left of the bend is probably too small. The proposed bound is marked, and
+    half a step of the recorded values where it is in sight.
     """
     figure, panels = panels_of(1, len(proposal.bounds), width=4.6, height=3.2)
     for i, (axes, frontier) in enumerate(zip(panels[0], proposal.frontiers, strict=True)):

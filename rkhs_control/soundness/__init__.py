@@ -1,1 +1,1 @@
-"""A campaign against the bounds: problems whose truths are known exactly, and what escapes."""
+"""A campaign against the bounds: problems whose truths are known exactly, and which of them escape."""

@@ -1,9 +1,9 @@
 """A campaign against the bounds: worst-case truths, known exactly, over all kernels, envelopes and scales.
 
 Every problem has a truth that satisfies all assumptions for certain (`problems.py`, `plants.py`).
-What is true is a ball (`truths.py`), and the truth *escapes* a bound if the ball lies wholly outside: there is no
-tolerance. To call the assumptions of such a problem refuted is a *false refusal*; any other error is counted, too. A
-problem depends on the seed and its number alone, so that any one can be run again.
+The truth is a ball (`truths.py`), and it *escapes* a bound if the ball lies wholly outside: there is no tolerance.
+Calling the assumptions of such a problem refuted is a *false refusal*; any other error is counted as well. A problem
+depends only on the seed and its number, so that each can be rerun.
 
 `GaussianProcessEnvelope` is left out: it promises a probability, not a bound.
 """
@@ -36,18 +36,18 @@ from .problems import Problem, draw_problem
 from .truths import Combination, Truth, combination
 
 CLOSE = 1e-9
-"""Truths that come so near to a bound, as a share of it, would escape one that is wrong by as little."""
+"""A truth this close to a bound, relative to it, would escape a bound that is wrong by as little."""
 
-_CHUNK = 20  # problems that are run and kept together
-_PLANTS = 10  # every so many, a problem is a plant
-_CONIC = 200  # and so many, one is for the conic solver, which is slow
+_CHUNK = 20  # problems run and kept together
+_PLANTS = 10  # one problem in this many is a plant
+_CONIC = 200  # and one in this many is for the slow conic solver
 _CONIC_FUNCTIONALS = 3
-_DESCRIBED = 10  # escapes, refusals and errors, of a chunk and of all
+_DESCRIBED = 10  # escapes, refusals and errors, per chunk and in total
 
 
 @dataclass
 class Tally:
-    """What came out of some problems."""
+    """The results of a number of problems."""
 
     problems: int = 0
     bounds: int = 0
@@ -57,12 +57,12 @@ class Tally:
     """Bounds that a truth comes `CLOSE` to."""
     escapes: int = 0
     undecided: int = 0
-    """Bounds that are as good as equal to a truth: thousands of bits do not tell on which side it is."""
+    """Bounds practically equal to a truth: thousands of bits do not show on which side it is."""
     false_refusals: int = 0
-    """Assumptions that were called refuted, or data that were called contradictory."""
+    """Assumptions called refuted, or data called contradictory."""
     other_errors: int = 0
     tightest: float = 1.0
-    """The least distance from a truth to a bound, as a share of the larger of both bounds; negative if it escapes."""
+    """The least distance from a truth to a bound, relative to the larger of both bounds; negative if it escapes."""
     seconds: float = 0.0
     described: list[dict[str, Any]] = field(default_factory=list)
     """The first escapes, refusals and errors."""
@@ -73,7 +73,7 @@ class Tally:
         return self.escapes == 0 and self.false_refusals == 0
 
     def add(self, other: Tally) -> None:
-        """The problems of another tally, too."""
+        """Add the problems of another tally."""
         for name in (f.name for f in fields(self) if f.name not in ("tightest", "described")):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.tightest = min(self.tightest, other.tightest)
@@ -89,7 +89,7 @@ class _Case:
     tally: Tally = field(default_factory=lambda: Tally(problems=1))
 
     def attempt(self, method: str, work: Callable[..., None], *arguments: Any) -> None:
-        """Do what must not fail; what it fails with is counted and shown."""
+        """Do what must not fail; failures are counted and shown."""
         try:
             work(method, *arguments)
         except Exception as error:
@@ -102,7 +102,7 @@ class _Case:
     def compare(
         self, method: str, what: str, truth: Truth, *, values: list[Combination], ends: tuple[float, float]
     ) -> None:
-        """A lower and an upper bound with the truth, or with all that may be true."""
+        """Compare a lower and an upper bound with the truth, or with everything that may be true."""
         self.tally.bounds += 2
         size = max((abs(end) for end in ends if math.isfinite(end)), default=0.0) or 1.0
         with ctx.workprec(self.precision):
@@ -125,7 +125,7 @@ class _Case:
                 self.tally.undecided += 1
 
     def _room(self, truth: Truth, value: Combination, ball: arb, *, side: int, end: float) -> arb:
-        """How far within a bound the truth is, certainly; with more digits where the first do not tell."""
+        """How far inside a bound the truth certainly is; with more digits where the first are not enough."""
         for precision in (self.precision, 4 * self.precision, 16 * self.precision):
             with ctx.workprec(precision):
                 ball = ball if precision == self.precision else truth.apply(value)
@@ -142,7 +142,7 @@ class _Case:
 
 
 def run_case(seed: int, number: int, norm_factor: float = 1.0) -> Tally:
-    """One problem. Other factors than one make the norm bounds wrong: below it, truths must escape."""
+    """One problem. Factors other than one make the norm bounds wrong: below one, truths must escape."""
     began = time.perf_counter()
     rng = np.random.default_rng([seed, number])
     with warnings.catch_warnings():
@@ -175,7 +175,7 @@ def _problem_case(number: int, problem: Problem, rng: np.random.Generator, norm_
 
 
 def _methods(problem: Problem, rng: np.random.Generator) -> list[str]:
-    """The optimal envelope, and one of the others of which the problem satisfies the assumptions."""
+    """The optimal envelope, and one of the others whose assumptions the problem satisfies."""
     others = ["optimal, nugget", "alternating", "lipschitz"]
     if problem.is_smooth:
         others.append("lipschitz, constant")
@@ -205,7 +205,7 @@ _METHODS: dict[str, tuple[type[Envelope], Callable[[Problem, np.random.Generator
     "lipschitz, constant": (LipschitzEnvelope, _with_constant),
     "conic": (ConicEnvelope, lambda problem, rng: {}),
 }
-"""Envelopes, and what they are told besides the data, the kernel and the norm bound."""
+"""Envelopes, and their arguments besides the data, the kernel and the norm bound."""
 
 
 def _plant_case(number: int, plant: Plant, norm_factor: float) -> _Case:

@@ -1,4 +1,4 @@
-"""Plants for the soundness campaign: initial states of runs, and of plans, are only known up to a box.
+"""Plants for the soundness campaign: initial states of runs and plans are only known to lie in a box.
 
 Every state after every step is a function of the initial state and the inputs, of known norm. The true initial states
 are corners of their boxes.
@@ -28,7 +28,7 @@ _EXACT = 512  # bits in which sums of doubles of a few magnitudes are exact
 
 @dataclass(frozen=True, eq=False)
 class Plant:
-    """Recorded runs of a plant, what is assumed of it, and plans."""
+    """Recorded runs of a plant, the assumptions about it, and plans."""
 
     runs: Trajectories
     truths: list[list[Truth]]
@@ -54,7 +54,7 @@ class Plant:
 
 
 def draw_plant(rng: np.random.Generator) -> Plant:
-    """One or two states, one input, one or two steps. The first plan repeats the first run, on which truths attain."""
+    """One or two states, one input, one or two steps. The first plan repeats the first run, where truths attain."""
     scales, n_states, horizon, n_runs = draw_scales(rng), *(int(rng.integers(1, most)) for most in (3, 3, 16))
     starts = scales.inputs * draw_design(rng, n_runs, n_states)
     inputs = scales.inputs * rng.uniform(-1.0, 1.0, (n_runs, horizon, 1))
@@ -91,14 +91,14 @@ def draw_plant(rng: np.random.Generator) -> Plant:
 
 
 def _value_at_corner(start: list[float], signs: Iterable[int], noise: FloatArray, inputs: list[float]) -> Combination:
-    """The value at a corner of a box of initial states: no doubles, but with digits enough to be exact."""
+    """The value at a corner of a box of initial states: not in doubles, but with enough digits to be exact."""
     with ctx.workprec(_EXACT):
         corner = [arb(x) + int(sign) * arb(e) for x, sign, e in zip(start, signs, noise.tolist(), strict=True)]
     return value_at([*corner, *inputs])
 
 
 def _draw_truth(rng: np.random.Generator, recorded: FloatArray, there: Combination, scales: Scales) -> Truth:
-    """Any, or the one that falls most from the true initial state of the first run to the recorded one."""
+    """Any truth, or the one that falls most from the true initial state of the first run to the recorded one."""
     kernel = draw_kernel(rng, recorded.shape[1], scales, is_smooth=False)
     with ctx.workprec(_EXACT):
         steepest = [*there, *((-weight, section) for weight, section in value_at(recorded[0].tolist()))]
@@ -110,7 +110,7 @@ def _draw_truth(rng: np.random.Generator, recorded: FloatArray, there: Combinati
 
 
 def _recorded(rng: np.random.Generator, truth: Truth, there: list[Combination]) -> tuple[FloatArray, float]:
-    """Outputs at the true initial states of all runs, as noisy as they may be (the first upwards), and the bound."""
+    """Outputs at the true initial states of all runs, with maximal noise (the first upwards), and the bound."""
     with ctx.workprec(sufficient_precision(truth)):
         values = [truth.apply(value) for value in there]
         exact = np.array([float(value) for value in values])

@@ -1,12 +1,12 @@
-r"""Problems for the soundness campaign: data of a truth that satisfies every assumption, as barely as it can.
+r"""Problems for the soundness campaign: data from a truth that only just satisfies every assumption.
 
 The worst truths need no search. For *any* weights `w` on the data, any functional `L` and any `tau > 0` let
 
     f = tau (L - sum_i w_i k_{x_i}),   norm_bound = ||f||,   f(x_i) = upper_i where w_i > 0, lower_i where w_i < 0.
 
 Then `L f = norm_bound ||L - sum_i w_i k_{x_i}|| + sum_i (upper_i w_i^+ - lower_i w_i^-)`: the truth attains the bound
-that `w` proves. No sound method can say less of `L f`, and the least error in the wrong direction lets it escape. The
-weights are those of ridge regression, or the engine's own witness on the data of another function.
+that `w` proves. No sound method can give a smaller bound on `L f`, and the least error in the wrong direction lets it
+escape. The weights are those of ridge regression, or the engine's own witness on the data of another function.
 
 Norms and noise are established in ball arithmetic and rounded up: the assumptions hold for certain, by a hair.
 """
@@ -35,11 +35,11 @@ from .truths import Combination, KernelSection, Truth, combination, inner, root,
 
 _MOST_INPUTS = 40
 _PRECISIONS = (256, 1024, 4096)  # in bits
-_ACCURATE = 100  # so many bits of a norm must be right
+_ACCURATE = 100  # bits of a norm that must be right
 
 
 class Scales(NamedTuple):
-    """Of inputs (and lengthscales), outputs, and the variance of the kernel."""
+    """Scales of inputs (and lengthscales), outputs, and the variance of the kernel."""
 
     inputs: float
     outputs: float
@@ -47,7 +47,7 @@ class Scales(NamedTuple):
 
     @property
     def norm(self) -> float:
-        """Of functions with such outputs."""
+        """The norm of functions with such outputs."""
         return self.outputs / math.sqrt(self.variance)
 
 
@@ -60,12 +60,12 @@ class Target:
     """1.0 above, -1.0 below."""
     weights: FloatArray
     ridge: float = 0.0
-    """With which the weights were found, if they are those of ridge regression."""
+    """The regularisation, if the weights are those of ridge regression."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Samples of a truth, and what is to be bounded."""
+    """Samples of a truth, and the functionals to bound."""
 
     truth: Truth
     precision: int
@@ -212,7 +212,7 @@ def draw_design(rng: np.random.Generator, n: int, n_dims: int) -> FloatArray:
 def draw_truth(
     rng: np.random.Generator, kernel: Kernel, X: FloatArray, *, scales: Scales, is_smooth: bool
 ) -> tuple[Truth, Target | None]:
-    """A sum of a few sections at random or, three times in four, a truth that attains the bound at a target."""
+    """A random sum of a few sections or, three times out of four, a truth that attains the bound at a target."""
     aside = X[0] + scales.inputs * rng.uniform(-2.0, 2.0, (4, X.shape[1]))
     centres = np.concatenate([X[rng.integers(0, len(X), 2)], aside])
     weights = rng.normal(size=len(centres)) * (scales.outputs / kernel.variance)
@@ -266,7 +266,7 @@ def own_target(
     functional: Functional,
     side: float,
 ) -> Target | None:
-    """Proved by the engine's own witness on data of another function; none where it refuses those."""
+    """Proved by the engine's own witness on data of another function; none where it refuses them."""
     try:
         data = Observations(X, values, noise_bound)
         pair = OptimalEnvelope(data, kernel, norm).functional_bounds([functional]).witness(0)
@@ -334,7 +334,7 @@ def draw_functional(rng: np.random.Generator, X: FloatArray, scales: Scales, *, 
 def draw_functionals(
     rng: np.random.Generator, X: FloatArray, scales: Scales, *, is_smooth: bool, targets: list[Functional]
 ) -> list[Functional]:
-    """Many at random, and values next to those that are a target."""
+    """Many random ones, and values next to any that are a target."""
     near = [target.points[0] for target in targets if isinstance(target, Points)]
     moved = [x + scales.inputs * 10.0 ** rng.uniform(-14.0, -1.0, len(x)) for x in near for _ in range(4)]
     others = [draw_functional(rng, X, scales, is_smooth=is_smooth) for _ in range(35)]

@@ -1,10 +1,10 @@
-r"""Functions of an RKHS in ball arithmetic: what bounds are compared with where it is known to any number of digits.
+r"""Functions of an RKHS in ball arithmetic: truths known to any number of digits, to compare bounds with.
 
-A *section* is what represents a value or a derivative: `k_z`, or its derivative by `z_j`. A combination of sections is
+A *section* represents a value or a derivative: `k_z`, or its derivative by `z_j`. A combination of sections is
 a function and, by the reproducing property, a functional: `L f = <L, f>`. So one bilinear form, `inner`, gives norms,
-values, derivatives and differences alike. Every number is a ball that certainly holds the true one.
+values, derivatives and differences alike. Every number is a ball that certainly contains the true one.
 
-The kernels are written down once more here, by their textbook formulas: nothing that computes bounds is used.
+The kernels are written out again here, from their textbook formulas: nothing that computes bounds is used.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def value_at(point: Iterable[float | arb]) -> Combination:
 
 
 def combination(functional: Functional) -> Combination:
-    """A functional of which the engine computes bounds."""
+    """A functional that the engine bounds."""
     if isinstance(functional, Derivative):
         return [(arb(1), KernelSection(tuple(map(arb, functional.point.tolist())), functional.dimension))]
     assert isinstance(functional, Points)
@@ -68,7 +68,7 @@ def inner(kernel: Kernel, first: Combination, second: Combination) -> arb:
 
 
 def root(square: arb) -> arb:
-    """The square root of a number that is certainly not negative, however its ball looks."""
+    """The square root of a number known not to be negative, whatever its ball looks like."""
     return square.nonnegative_part().sqrt()
 
 

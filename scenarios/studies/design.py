@@ -230,7 +230,7 @@ class DesignOutcome(Outcome):
             )
             for trial in self.trials
         ]
-        header = (f"{sweep.end} limit of {sweep.state}", "certainty equivalent", "robust", "dearer by", "seconds")
+        header = (f"{sweep.end} limit of {sweep.state}", "certainty equivalent", "robust", "extra cost", "seconds")
         text = (
             f"Plans from {sweep.start_text}. The certificates of the robust plans are certificates/limit_1.json and "
             "so on."

@@ -79,7 +79,7 @@ def test_the_explanation_says_what_it_is_and_what_it_cannot_see(rng):
     truth, heater = heated(300, rng)
     text = rc.propose_noise_bound([(truth + rng.normal(size=truth.shape), heater)], state_names=["T"]).explain()
     assert text.startswith("T: ")
-    for said in ("starting points", "nobody guarantees", "drift", "bias", "disturbance_bound"):
+    for said in ("starting points", "without any guarantee", "drift", "bias", "disturbance_bound"):
         assert said in text
 
 

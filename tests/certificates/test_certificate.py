@@ -172,7 +172,7 @@ def test_margins_are_zero_where_nothing_helps_and_infinite_without_limits(predic
 
 def test_without_limits_nothing_is_promised_and_no_certificate_written(predictor, plan, tmp_path):
     unlimited = rc.certify(predictor, *plan, state_limits=rc.Box([-np.inf, -np.inf], [np.inf, np.inf]))
-    assert "there is no limit of the states, so this promises nothing" in unlimited.explain()
+    assert "there is no limit on the states, so this promises nothing" in unlimited.explain()
     with pytest.raises(rc.InputError, match="would promise nothing"):
         unlimited.save(tmp_path / "plan.json")
     assert not list(tmp_path.iterdir())

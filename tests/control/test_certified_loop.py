@@ -140,7 +140,7 @@ def test_the_change_from_the_input_before_keeps_its_rate(plant, predictor, nomin
     certified = loop(lambda x0: next(plans), predictor, plant, rates=rc.Box([-1.0], [1.0]))
     drive(certified, plant, START, 3)
     assert [logged.decision for logged in certified.log] == [Decision.CERTIFIED, Decision.REMAINDER, Decision.CERTIFIED]
-    assert certified.log[1].reason == "the change from the input before exceeds its rate limits"
+    assert certified.log[1].reason == "the change from the previous input exceeds its rate limits"
     assert [float(logged.inputs[0]) for logged in certified.log] == [14.0, 14.0, 14.5]
 
 
@@ -546,7 +546,7 @@ def test_rates_from_the_input_before_are_compared_exactly(decaying):
     for _ in range(3):
         state = decay(state, certified.make_step(state))
     assert decisions(certified) == [Decision.CERTIFIED, Decision.REMAINDER, Decision.CERTIFIED]
-    assert certified.log[1].reason == "the change from the input before exceeds its rate limits"
+    assert certified.log[1].reason == "the change from the previous input exceeds its rate limits"
 
 
 def test_rates_are_kept_when_the_log_is_emptied(decaying):

@@ -117,7 +117,7 @@ def test_where_nothing_can_be_certified_the_answer_says_so(predictor, nominal):
 
 def test_wrong_settings_are_refused_by_name(predictor, nominal):
     limits = rc.Box([1.0, 0.5], [3.0, 2.0])
-    with pytest.raises(rc.InputError, match="there are no gradients of EnergyEnvelope"):
+    with pytest.raises(rc.InputError, match="EnergyEnvelope has no gradients"):
         rc.RobustOCP(predictor.with_method(rc.EnergyEnvelope), nominal, limits)
     first = rc.Trajectories(predictor.runs.states[:, :3], predictor.runs.inputs[:, :2], 0.02)
     short = rc.MultiStepPredictor(first, predictor.kernels[:2], predictor.norm_bounds[:2])

@@ -108,7 +108,7 @@ def test_measurements_that_contradict_what_was_proved_end_all_promises(region):
 def test_a_filter_without_a_policy_must_be_told_what_is_wanted(region):
     filtered = rc.SafetyFilter(None, region)
     filtered([0.1, 0.1])
-    assert "nobody said what is wanted" in filtered.log[0].reason
+    assert "no input is wanted" in filtered.log[0].reason
     assert filtered.log[0].is_certified  # by the region's own plan
 
 

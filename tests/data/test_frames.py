@@ -111,7 +111,7 @@ def test_short_floats_keep_their_value():
         (frame_of(), {"trajectory": "batch"}, "frame: there is no column 'batch'"),
         (frame_of(trajectory=list("aabbbb"), step=[0, 1, 0, 1, 2, 3]), {}, "frame: runs have from 1 to 3 steps"),
         (frame_of().head(0), {}, "frame: there are no rows"),
-        (frame_of(), {"stride": 2}, "which only horizon makes"),
+        (frame_of(), {"stride": 2}, "distance between windows, and needs horizon"),
         (frame_of(), {"horizon": 9}, "frame: no run has 9 steps"),
         (frame_of(), {"noise_bound": -1.0}, "frame: noise_bound must be zero or more"),
         (frame_of(), {"state_names": "x"}, "state_names must be the names of columns"),

@@ -144,7 +144,7 @@ def test_windows_of_whole_runs_are_those_of_recordings(tmp_path):
     for cut in (whole.windows(2, **shape), rc.load_trajectories(tmp_path / "runs.npz", horizon=2, **shape)):
         for name in ("histories", "inputs", "states", "initial_state_noise", "origins", "sampling_time", "shape"):
             np.testing.assert_array_equal(getattr(cut, name), getattr(wanted, name))
-    with pytest.raises(rc.InputError, match="every is said of windows, which only horizon makes"):
+    with pytest.raises(rc.InputError, match="every applies to windows, and needs horizon"):
         rc.load_trajectories(tmp_path / "runs.npz", every=3)
 
 

@@ -93,10 +93,10 @@ X = np.zeros((3, 2)) + np.arange(3)[:, None]
         ((X, [1.0, 2.0, 3.0], [0.1, 0.1]), r"noise_bound must have shape \(3,\)"),
         ((X, [1.0, 2.0, 3.0], "small"), "noise_bound must be a number"),
         ((X, [1.0, 2.0, 3.0], np.nan), "noise_bound must be a number"),
-        ((X, [1, 2**53 + 1, 3], 0.1), "y has int64 entries that are no doubles"),
+        ((X, [1, 2**53 + 1, 3], 0.1), "y has int64 entries that are not doubles"),
         pytest.param(
             (X, np.array([1, 2, 3], np.longdouble) / 3, 0.1),
-            "y has .* entries that are no doubles",
+            "y has .* entries that are not doubles",
             marks=pytest.mark.skipif(
                 np.finfo(np.longdouble).eps == np.finfo(float).eps, reason="no longer floats here"
             ),

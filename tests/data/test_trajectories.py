@@ -257,7 +257,7 @@ def test_a_stride_leaves_windows_out(runs, tmp_path, ending):
     columns = {"state_names": ["c_A", "c_B"], "input_names": ["u"], "noise_bound": 0.06}
     cut = rc.load_trajectories(file, horizon=2, stride=2, **columns)
     assert cut.origins[:3].tolist() == [[0, 0], [0, 2], [1, 0]]
-    with pytest.raises(rc.InputError, match="stride is how far windows are apart, which only horizon makes; got 2"):
+    with pytest.raises(rc.InputError, match="stride is the distance between windows, and needs horizon; got 2"):
         rc.load_trajectories(file, stride=2, **columns)
 
 
@@ -373,7 +373,7 @@ CSV = "trajectory,step,x,u\n0,0,1.0,3.0\n0,1,2.0,3.5\n0,2,3.0,\n"
         ),
         (CSV.replace("0,2,", "0,last,"), "row 4, column 'step': 'last' is not a whole number"),
         (CSV + "1,0,1.0,3.0\n1,1,1.0,\n", "runs have from 1 to 2 steps; give a horizon"),
-        (CSV + "1,0,1.0,3.0\n", "row 5: trajectory 1 has one step only"),
+        (CSV + "1,0,1.0,3.0\n", "row 5: trajectory 1 has only one step"),
         ("trajectory,step,x,u\n", "there are no rows below the header"),
         ("", "the file is empty"),
         ("\n \n", "the file is empty"),

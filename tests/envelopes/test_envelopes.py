@@ -136,7 +136,7 @@ def test_mosek_without_a_licence_is_a_plain_message(data, monkeypatch):
         (lambda d: rc.ConicEnvelope(d, KERNEL, 6.0, formulation="both"), "formulation must be 'primal' or 'dual'"),
         (lambda d: rc.GaussianProcessEnvelope(d, KERNEL, 6.0, confidence=1.0), "confidence must lie between"),
         (lambda d: rc.EnergyEnvelope(d, KERNEL, 6.0, energy=0.0), "energy must be a number above zero"),
-        (lambda d: rc.OptimalEnvelope(d, KERNEL, 6.0).difference_bounds(d.X[:2], d.X[:3]), "as many rows"),
+        (lambda d: rc.OptimalEnvelope(d, KERNEL, 6.0).difference_bounds(d.X[:2], d.X[:3]), "equally many rows"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(make, message, data):
@@ -146,7 +146,7 @@ def test_wrong_settings_are_refused_by_name(make, message, data):
 
 def test_functionals_of_another_dimension_are_refused(data):
     envelope = rc.OptimalEnvelope(data, KERNEL, 6.0)
-    with pytest.raises(rc.InputError, match="functional 0 is about 1 dimensions, the data have 2"):
+    with pytest.raises(rc.InputError, match="functional 0 has 1 dimensions, but the data have 2"):
         envelope.functional_bounds([rc.Points.value(np.zeros(1))])
 
 

@@ -120,7 +120,7 @@ def test_a_plan_that_starts_outside_is_not_said_to_keep_the_limits_from_the_star
     assert certificate.verdict is rc.Verdict.CERTIFIED
     page = page_of(late=certificate)
     assert "The plan starts outside the limits" in page.headline.sentence
-    assert page.headline.paragraphs[0].startswith("At every sampling instant after the first the whole box")
+    assert page.headline.paragraphs[0].startswith("At every sampling instant after the first, the whole box")
     assert "plan late. The verdict is about the steps after that" in page.warnings[0]
     inside = page_of(kept=rc.certify(predictor, x0, inputs, state_limits=WIDE))
     assert inside.headline.paragraphs[0].startswith("At every sampling instant of the plan")
@@ -199,7 +199,7 @@ def test_assumptions_say_where_they_are_from_and_what_the_data_refute(certificat
         for envelope in row:
             assert envelope.norm_bound.provenance in text
     least = certificate.predictor.envelopes[2][1].least_norm.norm  # c_B at step 3 decides
-    stated = re.search(r"c_B at step 3: with the noise bound 0.06 the data refute norms below ([\d.]+);", text)
+    stated = re.search(r"c_B at step 3: with a noise bound of 0.06 the data refute norms below ([\d.]+);", text)
     assert float(stated[1]) <= least < 1.02 * float(stated[1])
 
 

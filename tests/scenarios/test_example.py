@@ -26,7 +26,7 @@ def test_nothing_is_overwritten(run, tmp_path, kind):
     (tmp_path / KINDS[kind][0][1]).write_text("mine")
     code, text = run("example", str(tmp_path), "--kind", kind)
     assert code == 1
-    assert "already there" in text
+    assert "already exists" in text
     assert [file.name for file in tmp_path.iterdir()] == [KINDS[kind][0][1]]
 
 

@@ -27,7 +27,7 @@ def test_example_is_certified_and_leaves_figures(run, mine, tmp_path):
 def test_example_does_not_overwrite_what_is_there(run, mine):
     code, text = run("example", str(mine))
     assert code == 1
-    assert "already there" in text
+    assert "already exists" in text
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def test_an_interrupted_command_says_that_its_work_is_kept(quick, run, monkeypat
     monkeypatch.setattr(console, "_lines", lambda screen, stage: lambda done, total: None)
     code, text = run("bench", "soundness", "--cases", "50", "--jobs", "1")
     assert code == 1
-    assert "2 parts that an earlier run had finished were taken from it" in text
+    assert "2 finished parts of an earlier run were reused" in text
 
 
 def test_texts_of_errors_cannot_change_the_terminal():
