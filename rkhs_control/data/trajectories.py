@@ -326,8 +326,7 @@ class Trajectories:
     def joined(self, other: Trajectories) -> Trajectories:
         """These runs and others of the same plant, with the same noise bounds up to rounding.
 
-        Initial states are then taken to be as uncertain as the larger of the two; recordings of the others are numbered
-        after these.
+        Initial states are then as uncertain as the larger of the two; the others' recordings are numbered after these.
         """
         require_same_plant(self, other)
         next_one = np.array([self.origins[:, 0].max() + 1, 0])

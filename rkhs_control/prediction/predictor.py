@@ -147,8 +147,7 @@ class MultiStepPredictor:
         """A predictor with kernels, norm bounds and priors chosen from the runs.
 
         Without `lengthscales`, options missing from `settings` are compared on held-out blocks (`choose_assumptions`;
-        the table is the predictor's `comparison`). With them, nothing is compared: `settings` go to
-        `select_assumptions`.
+        the table is in `comparison`). With them, nothing is compared: `settings` go to `select_assumptions`.
 
         `selection` are the runs to choose with, by default `runs`; if they are different, `runs` are a test of the
         choice, which is refused if they refute it. `initial_state_noise` replaces that of both. Without `progress`, a

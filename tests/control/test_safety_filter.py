@@ -176,7 +176,7 @@ def test_repairs_end_with_their_time(region):
     ("limits", "noise", "match"),
     [
         (rc.Limits(rc.Box([-0.4, -0.5], [0.5, 0.5]), LIMITS.inputs), None, "other limits"),
-        (rc.Limits(LIMITS.states, rc.Box([-0.5], [1.0])), None, "limits of the loop's inputs"),
+        (rc.Limits(LIMITS.states, rc.Box([-0.5], [1.0])), None, "limits on the loop's inputs"),
         (rc.Limits(LIMITS.states, LIMITS.inputs, rc.Box([-0.5], [0.5])), None, "of their rates"),
         (LIMITS, 0.03, "may be off by"),
     ],
