@@ -32,7 +32,7 @@ _NOTES = (
 def bench_peers(
     context: typer.Context,
     plans: Annotated[int, typer.Option("--plans", min=1, help="To judge; eight true states each.")] = 1250,
-    conic: Annotated[int, typer.Option("--conic", min=1, help="How many of them by the conic programme, which takes minutes each.")] = 1,
+    conic: Annotated[int, typer.Option("--conic", min=1, help="By the conic programme; minutes each.")] = 1,
     loops: Annotated[int, typer.Option("--loops", min=1, help="Closed loops per method.")] = 50,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Of each loop.")] = 40,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 1,
