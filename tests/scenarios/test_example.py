@@ -69,4 +69,4 @@ def test_every_study_in_the_list_says_how_long_it_takes(run):
         "14 min",
         "",
     ]
-    assert "14 min" in run("list")[1]
+    assert "20 s" in run("list")[1]

@@ -58,7 +58,7 @@ def test_its_files_hold_a_proof_and_all_numbers(study, tmp_path):
         assert (tmp_path / name).exists()
     assert "For ever" in (tmp_path / "report.html").read_text()
     named = {file.name for pattern in KIND.files for file in tmp_path.glob(pattern)}
-    always = {"summary.json", "runs.npz", "predictor.npz", "report.html"}
+    always = {"summary.json", "runs.npz", "predictor.npz", "report.html", "explorer.html"}
     assert {file.name for file in tmp_path.iterdir()} == named | always
 
 
