@@ -140,7 +140,7 @@ def test_workers_find_modules_beside_a_scenario(dask, tmp_path, monkeypatch):
 
 
 def test_workers_of_another_version_are_refused():
-    with pytest.raises(InputError, match=r"a worker of the cluster has rkhs_control .*, this is 0\.0\.0"):
+    with pytest.raises(InputError, match=r"a worker of the cluster has rkhs_control .*, but this is 0\.0\.0"):
         cluster._run("0.0.0", [], [])
 
 

@@ -175,9 +175,9 @@ def test_repairs_end_with_their_time(region):
 @pytest.mark.parametrize(
     ("limits", "noise", "match"),
     [
-        (rc.Limits(rc.Box([-0.4, -0.5], [0.5, 0.5]), LIMITS.inputs), None, "other limits"),
+        (rc.Limits(rc.Box([-0.4, -0.5], [0.5, 0.5]), LIMITS.inputs), None, "other state limits"),
         (rc.Limits(LIMITS.states, rc.Box([-0.5], [1.0])), None, "limits on the loop's inputs"),
-        (rc.Limits(LIMITS.states, LIMITS.inputs, rc.Box([-0.5], [0.5])), None, "of their rates"),
+        (rc.Limits(LIMITS.states, LIMITS.inputs, rc.Box([-0.5], [0.5])), None, "on their rates"),
         (LIMITS, 0.03, "may be off by"),
     ],
 )

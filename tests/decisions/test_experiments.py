@@ -243,5 +243,5 @@ def test_sampling_needs_a_simulated_plant_and_a_whole_initial_state():
     with pytest.raises(rc.InputError, match=r"sampling\.initial_state must hold c_A, c_B"):
         run_study(scenario, folder, Work(1))
     content = {"title": "", "data": {"file": "runs.csv"}, "limits": {}, "sampling": {"initial_state": [1.5, 1.0]}}
-    with pytest.raises(ValueError, match="only a simulated"):
+    with pytest.raises(ValueError, match="need a simulated"):
         scenario_class().model_validate(content)
