@@ -163,6 +163,6 @@ def test_every_file_that_a_kind_writes_is_one_that_it_names(tmp_path):
     # all but that of recordings, which need a log, and that for ever, which refuses to go on without a region
     assert len(result.outcomes) == len(studies.MODULES) - 2
     write_results(result, tmp_path)
-    always = {"summary.json", "runs.npz", "predictor.npz", "report.html"}
+    always = {"summary.json", "runs.npz", "predictor.npz", "report.html", "explorer.html"}
     named = {file for kind in studies.kinds() for pattern in kind.files for file in tmp_path.glob(pattern)}
     assert {file for file in tmp_path.rglob("*") if file.is_file()} - named == {tmp_path / name for name in always}
