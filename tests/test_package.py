@@ -190,7 +190,11 @@ def test_the_checker_uses_nothing_of_the_rest():
 
 BASE = {"errors", "arithmetic.rounding", "data.arrays", "data.sets", "data.limits", "data.trajectories"}
 BASE |= {"kernels.base", "certificates.certificate"}  # an interface, and the result that everything shows
-BASE |= {"parallel", "scenarios.material", "reporting.figures"}  # processes; what every study gets; how figures are saved
+BASE |= {
+    "parallel",
+    "scenarios.material",
+    "reporting.figures",
+}  # processes, studies, figures
 """Modules that any other may use."""
 
 
