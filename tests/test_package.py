@@ -243,6 +243,23 @@ def explained(kind, method):
     return any(getattr(vars(base).get(method), "__doc__", None) for base in kind.__mro__)
 
 
+def test_documented_parameters_begin_lines_and_are_those_of_the_signature():
+    wrong = []
+    for name in MODULES:
+        module = importlib.import_module(f"rkhs_control.{name}")
+        things = [thing for thing in vars(module).values() if getattr(thing, "__module__", None) == module.__name__]
+        for thing in (thing for thing in things if inspect.isfunction(thing) or inspect.isclass(thing)):
+            section = (inspect.getdoc(thing) or "").partition("Parameters\n----------\n")[2].splitlines()
+            parameters = set(inspect.signature(thing).parameters) if section else set()
+            for line in section:
+                for match in re.finditer(r"(\w+(?:, \w+)*) : ", line):
+                    names = set(match[1].split(", "))
+                    begins, known = match.start() == 0, parameters & names
+                    if (begins and names - parameters) or (known and not begins):
+                        wrong.append(f"{name}.{thing.__name__}: {line}")
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("command", [("ruff", "check", "."), ("ruff", "format", "--check", ".")], ids=" ".join)
 def test_code_is_clean(command):
     result = run(sys.executable, "-m", *command)

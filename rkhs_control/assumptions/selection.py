@@ -142,18 +142,19 @@ def select_assumptions(
     norm_estimate : `"least_norm"`, the least norm of a function through the intervals, or `"interpolant"`, the paper's
         Appendix A, which takes the outputs as noise-free and is far larger where they are not; no estimate is below the
         norm of a bump as high as the noise bound, which could hide in the noise
-    safety_factor : the norm bound is the estimate times this. Its cost depends on the data: where noise is the limiting
-    factor, 3 instead of 1.5 widens boxes by a fifth; with few data or uncertain histories it can double them. prior :
-    `"affine"` subtracts an affine function of the arguments, fitted to the runs, before anything else: kernels and norm
-    bounds then describe the residual. A function `(history, inputs) -> (n_steps, n_outputs)`, or a
-        `PriorModel` made of one, is taken as it is.
+    safety_factor : the norm bound is the estimate times this
+        Its cost depends on the data: where noise is the limiting factor, 3 instead of 1.5 widens boxes by a fifth; with
+        few data or uncertain histories it can double them.
+    prior : `"affine"`, a function `(history, inputs) -> (n_steps, n_outputs)`, or a `PriorModel` made of one
+        It is subtracted before anything else, so that kernels and norm bounds describe the residual. An affine prior is
+        fitted to the runs; a model of your own is taken as it is.
     residual_shares : (n_steps, n_states)
         Take the measured histories as the arguments, and bound the residual: by this share of the worst held-out
         prediction error, minus the noise bound, and at least by the root mean square error.
     selection_runs : maximum number of runs used to choose kernels; norms are estimated from all
     longest : among lengthscales that predict nearly as well as the best, take the longest instead of the shortest,
-    which assumes less initial_state_noise : how far recorded initial states may be from the true ones, instead of the
-    value in `runs`
+        which assumes less
+    initial_state_noise : how far recorded initial states may be from the true ones, instead of the value in `runs`
     """
     settings = Settings(
         lengthscales,

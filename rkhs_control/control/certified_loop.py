@@ -64,8 +64,8 @@ class CertifiedMPC:
     controller : a do-mpc `MPC`, a `CertaintyEquivalentOCP`, a `RobustOCP`, or any `Planner`
     predictor : certifies plans, over its own horizon if theirs is longer
     limits : Limits, or limits on the states alone
-    safe_input : `(n_inputs,)` within the input limits, applied when nothing certified is left, regardless of rate
-    limits repair : the robust problem that repairs plans; without one, none is repaired
+    safe_input : `(n_inputs,)` within the input limits, applied when nothing certified is left, regardless of rate limits
+    repair : the robust problem that repairs plans; without one, none is repaired
     initial_state_noise : float or (n_states,)
         How far the true state may be from the one passed to `make_step`; by default as stated by the region, or else as
         for recorded initial states.

@@ -74,9 +74,10 @@ def choose_assumptions(
     arguments : how uncertain histories are treated
         `"uncertain"`, anywhere within their noise of the measurements; `"measured"`, as measured, with an estimated
         bound on the residual. By default both are tried for windows of recordings.
-    kernel, per_dimension : unless one is given, longer lengthscales that predict nearly as well are tried, and for
-    windows also per-dimension lengthscales and a rougher kernel safety_factor : 3, and 2 for windows, whose held-out
-    blocks test the choice settings : further arguments of `select_assumptions`
+    kernel, per_dimension : unless one is given, longer lengthscales that predict nearly as well are tried
+        For windows also per-dimension lengthscales and a rougher kernel.
+    safety_factor : 3, and 2 for windows, whose held-out blocks test the choice
+    settings : further arguments of `select_assumptions`
     """
     if safety_factor is None:
         safety_factor = 2.0 if runs.is_windowed else 3.0
