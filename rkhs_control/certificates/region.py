@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from ..arithmetic.printing import rounded_down
 from ..arithmetic.rounding import further_out, up
-from ..data.arrays import FloatArray, as_floats, as_points
+from ..data.arrays import FloatArray, as_floats, as_points, read_only
 from ..data.limits import PlacedLimits
 from ..data.sets import Box
+from ..data.trajectories import Trajectories
 from ..errors import InputError
 from ..prediction.predictor import MultiStepPredictor
 from ..prediction.tube import Tube
@@ -42,6 +43,10 @@ class Cell:
     """`(n_steps, n_inputs)`."""
     tube: Tube
     """The boxes proved for all these states, `n_steps` of them."""
+
+    def __post_init__(self) -> None:
+        for array in (self.x0, self.reach, self.inputs, *vars(self.tube).values()):
+            read_only(array)
 
 
 def start_of(box: Box, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -71,12 +76,12 @@ class InvariantRegion:
     @cached_property
     def lower(self) -> FloatArray:
         """Of all cells, `(n_cells, n_states)`."""
-        return np.array([cell.box.lower for cell in self.cells]).reshape(-1, self.predictor.runs.n_states)
+        return read_only(np.array([cell.box.lower for cell in self.cells]).reshape(-1, self.predictor.runs.n_states))
 
     @cached_property
     def upper(self) -> FloatArray:
         """Of all cells, `(n_cells, n_states)`."""
-        return np.array([cell.box.upper for cell in self.cells]).reshape(-1, self.predictor.runs.n_states)
+        return read_only(np.array([cell.box.upper for cell in self.cells]).reshape(-1, self.predictor.runs.n_states))
 
     @property
     def share(self) -> float:
@@ -104,6 +109,8 @@ class InvariantRegion:
     def cell_at(self, x: npt.ArrayLike) -> int | None:
         """Index of the cell that contains a measured state `(n_states,)`; None outside the region."""
         state = as_floats(x, "x")
+        if state.shape != (self.predictor.runs.n_states,):
+            raise InputError(f"x must have shape ({self.predictor.runs.n_states},); got {state.shape}")
         found = np.flatnonzero(np.all((self.lower <= state) & (state <= self.upper), axis=1))
         return int(found[0]) if len(found) else None
 
@@ -119,7 +126,7 @@ class InvariantRegion:
 
     def plan(self, x: npt.ArrayLike) -> FloatArray:
         """The inputs `(n_steps, n_inputs)` that keep the limits from a measured state and end in the region."""
-        at = self.cell_at(as_floats(x, "x"))
+        at = self.cell_at(x)
         if at is None:
             raise InputError(f"{as_floats(x, 'x').tolist()} is not in the region: nothing is certified for ever there")
         return self.cells[at].inputs.copy()
@@ -133,8 +140,12 @@ class InvariantRegion:
         steps = range(len(tube.lower))
         return next((n for n in steps if self.covers(tube.lower[n], tube.upper[n])), None)
 
-    def require_serves(self, limits: PlacedLimits, noise: FloatArray) -> None:
-        """Refuse a loop with other limits, or with larger measurement errors."""
+    def require_serves(self, runs: Trajectories, limits: PlacedLimits, noise: FloatArray) -> None:
+        """Refuse a loop about another plant, with other limits, or with larger measurement errors."""
+        for name in ("state_names", "input_names", "sampling_time"):
+            ours, theirs = getattr(self.predictor.runs, name), getattr(runs, name)
+            if ours != theirs:
+                raise InputError(f"{name} of the region are {ours}, and of the loop's predictor {theirs}")
         own, given = self.limits.polytope, limits.polytope
         if not (np.array_equal(own.normals, given.normals) and (own.offsets <= given.offsets).all()):
             raise InputError("the region keeps other state limits than those of the loop: find a region for these")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..certificates.margins import input_violation
-from ..data.arrays import FloatArray, as_floats
+from ..data.arrays import FloatArray, as_floats, require_finite
 from ..data.limits import PlacedLimits
 from ..data.sets import Box
 from ..errors import InputError, RkhsControlError
@@ -96,7 +96,7 @@ def steering_to(
 def robust_plan(
     predictor: MultiStepPredictor, problem: CertaintyEquivalentOCP, limits: PlacedLimits, start: Box, end: Box
 ) -> list[FloatArray]:
-    """The plan of a robust problem from everywhere in a box into another; None if none is found."""
+    """The plan of a robust problem from everywhere in a box into another, in a list that is empty if none is found."""
     robust = RobustOCP(predictor, problem, limits, initial_state_noise=0.0, iterations=_ITERATIONS, terminal=end)
     try:
         found = robust.solve(start)
@@ -105,20 +105,27 @@ def robust_plan(
     return [found.inputs] if found.success else []
 
 
-def plans_of(candidates: Candidates) -> Maker:
+def plans_of(candidates: Candidates, n_inputs: int) -> Maker:
     """A function that makes plans from any kind of candidates."""
     if isinstance(candidates, (np.ndarray, list, tuple)):
-        plans = as_floats(candidates, "candidates")
-        if plans.ndim != 3:
-            raise InputError(f"candidates must have shape (n_plans, n_steps, n_inputs); got {plans.shape}")
-        return lambda x: list(plans)
+        plans = _checked(as_floats(candidates, "candidates"), n_inputs)
+        return lambda x: plans
     planner = planner_of(candidates)
+    if not callable(planner):
+        raise InputError(f"candidates must be plans, a controller or a function; got {type(candidates).__name__}")
 
     def make(x: FloatArray) -> list[FloatArray]:
         try:
             made = as_floats(planner(x), "candidates")
         except (RkhsControlError, RuntimeError):  # there is no plan from here
             return []
-        return list(made) if made.ndim == 3 else [made]
+        return _checked(made[None] if made.ndim == 2 else made, n_inputs) if made.size else []
 
     return make
+
+
+def _checked(plans: FloatArray, n_inputs: int) -> list[FloatArray]:
+    if plans.ndim != 3 or not plans.shape[1] or plans.shape[2] != n_inputs:
+        raise InputError(f"candidates must have shape (n_plans, n_steps, {n_inputs}); got {plans.shape}")
+    require_finite(plans, "candidates")
+    return list(plans)

@@ -28,12 +28,12 @@ import numpy.typing as npt
 from ..certificates.certificate import Certificate, Question, Verdict
 from ..certificates.margins import input_violation
 from ..certificates.region import Cell, InvariantRegion
-from ..data.arrays import FloatArray, as_floats, as_points, as_vector
+from ..data.arrays import FloatArray, as_floats, as_points, as_vector, read_only
 from ..data.limits import GivenLimits, Limits, PlacedLimits
 from ..errors import ContradictoryDataError, FalsifiedNormBoundError, InputError
 from ..prediction.predictor import MultiStepPredictor
 from .lockstep import Asked, Asking, outcomes
-from .loop_log import Decision, LoggedStep, LoopMemory, PlanUnderway, read_only
+from .loop_log import Decision, LoggedStep, LoopMemory, PlanUnderway
 from .planners import Planner, planner_of
 from .robust import RobustOCP
 
@@ -64,7 +64,7 @@ class CertifiedMPC:
     controller : a do-mpc `MPC`, a `CertaintyEquivalentOCP`, a `RobustOCP`, or any `Planner`
     predictor : certifies plans, over its own horizon if theirs is longer
     limits : Limits, or limits on the states alone
-    safe_input : `(n_inputs,)` within the input limits, applied when nothing certified is left, regardless of rate limits
+    safe_input : `(n_inputs,)` within the input limits, applied when nothing certified is left, whatever their rates
     repair : the robust problem that repairs plans; without one, none is repaired
     initial_state_noise : float or (n_states,)
         How far the true state may be from the one passed to `make_step`; by default as stated by the region, or else as
@@ -105,7 +105,7 @@ class CertifiedMPC:
         if region is not None:
             if initial_state_noise is None:
                 initial_state_noise = region.initial_state_noise
-            region.require_serves(placed, predictor.start_noise(initial_state_noise))
+            region.require_serves(runs, placed, predictor.start_noise(initial_state_noise))
         safe = as_vector(safe_input, "safe_input", runs.n_inputs)
         violation = input_violation(safe[None], placed, runs.input_names)
         if violation is not None:
@@ -201,9 +201,10 @@ class CertifiedMPC:
             return found
         if before is not None and len(before.rest):
             return Decision.REMAINDER, PlanUnderway(before.certificate, before.step + 1)
-        cell = None if self.region is None else self._own_cell(self.region, state, before, reasons)
-        if cell is not None:
-            return Decision.REGION, PlanUnderway(self._certificate_of(cell))
+        if self.region is not None:
+            cell = self._own_cell(self.region, state, before, reasons)
+            if cell is not None:
+                return Decision.REGION, PlanUnderway(self._certificate_of(self.region, cell))
         reasons.append("no certified plan is left")
         return Decision.SAFE_INPUT, None
 
@@ -222,14 +223,19 @@ class CertifiedMPC:
         serving = (cell for cell in region.cells if cell.box.contains([lower, upper]).all())
         return next(serving, None)
 
-    def _certificate_of(self, cell: Cell) -> Certificate:
-        """The certificate of a cell's plan, for all states in it."""
+    def _certificate_of(self, region: InvariantRegion, cell: Cell) -> Certificate:
+        """The certificate of a cell's plan, for all states in it, by the predictor that proved it."""
         question = Question(cell.x0, cell.inputs, self.limits, cell.reach)
-        return question.answered(self.predictor, self.limits, cell.tube)
+        return question.answered(region.predictor, self.limits, cell.tube)
 
     def _contradiction(self, state: FloatArray, before: PlanUnderway) -> str | None:
-        """Where a measured state, within its error, does not intersect its box; compared exactly."""
+        """Where a measured state, within its error, does not intersect its box; compared exactly.
+
+        Where measured states are the arguments, no error is stated for the next one but the noise bound of recordings.
+        """
         noise, (lower, upper) = self.initial_state_noise, before.box
+        if self.predictor.runs.has_residual_bound:
+            noise = np.maximum(noise, self.predictor.runs.noise_bound[before.step])
         columns = (array.tolist() for array in (state, noise, lower, upper))
         outside = []
         for name, x, e, low, high in zip(self.predictor.runs.state_names, *columns, strict=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -80,18 +81,20 @@ def invariant_region(
         )
     placed = Limits.of(limits).over(runs.state_names, runs.input_names)
     whole, placed = _box_of(placed), replace(placed, rates=None)
-    counts = [cells] * runs.n_states if isinstance(cells, int) else list(cells)
-    if len(counts) != runs.n_states or not all(isinstance(n, int) and n > 0 for n in counts):
-        raise InputError(f"cells must be a number or one per state ({', '.join(runs.state_names)}); got {cells!r}")
+    counts = [cells] * runs.n_states if np.ndim(cells) == 0 else list(cells)  # type: ignore[arg-type]
+    if len(counts) != runs.n_states or not all(isinstance(n, Integral) and n > 0 for n in counts):
+        raise InputError(
+            f"cells must be a whole number or one per state ({', '.join(runs.state_names)}); got {cells!r}"
+        )
     longest = runs.horizon if max_steps is None else max_steps
-    if not 1 <= longest <= runs.horizon:
+    if not (isinstance(longest, Integral) and 1 <= longest <= runs.horizon):
         raise InputError(f"max_steps must lie between 1 and the horizon {runs.horizon}; got {max_steps}")
     if not predictor.method.is_certain:
         raise InputError(f"bounds of {predictor.method.__name__} hold with a probability only: nothing holds for ever")
     with shown_progress(progress, "looking for a region") as told:
         noise = predictor.start_noise(initial_state_noise)
         search = _Search(predictor, placed, whole, noise, longest, n_jobs, told, Partition.grid(whole, counts))
-        given = None if candidates is None else plans_of(candidates)
+        given = None if candidates is None else plans_of(candidates, runs.n_inputs)
         return search.region(given, max_cells or 2 * search.cells.size)
 
 
@@ -103,6 +106,8 @@ def _box_of(limits: PlacedLimits) -> Box:
         )
     if not isinstance(limits.states, Box) or not np.isfinite([limits.states.lower, limits.states.upper]).all():
         raise InputError("an invariant region needs a finite lower and upper limit on every state: a Box")
+    if (limits.states.lower >= limits.states.upper).any():
+        raise InputError("an invariant region needs limits with room between them: lower below upper for every state")
     return limits.states
 
 
@@ -217,7 +222,7 @@ class _Search:
         """Plans to the middle of what is left, for some of the cells that no recorded plan leads back from."""
         if not len(kept):
             return []
-        make = plans_of(self._steering(kept))
+        make = plans_of(self._steering(kept), self.predictor.runs.n_inputs)
         return [_Trial(row, plan) for row in _spread(lost, _MOST_SOLVED) for plan in make(self.cells.middle[row])]
 
     def _robust(self, lost: IndexArray, kept: IndexArray) -> list[_Trial]:

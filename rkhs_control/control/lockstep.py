@@ -59,6 +59,10 @@ def make_steps(
     for name, array in zip(("states", "wanted"), given, strict=False):
         if array.ndim < 2 or len(array) != len(loops):
             raise InputError(f"{name} must have a row for each of the {len(loops)} loops; got shape {array.shape}")
+    if len(set(map(id, loops))) < len(loops):
+        raise InputError("each plant needs a loop of its own: one of them is given twice")
+    if wanted is not None and not all(hasattr(loop, "wrap") for loop in loops):
+        raise InputError("only safety filters take wanted inputs, and some of the loops are none")
     return np.array(outcomes([loop.deciding(*own) for loop, *own in zip(loops, *given, strict=True)]))
 
 

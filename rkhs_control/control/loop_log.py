@@ -8,7 +8,7 @@ from enum import Enum
 import numpy as np
 
 from ..certificates.certificate import Certificate
-from ..data.arrays import FloatArray
+from ..data.arrays import FloatArray, read_only
 
 
 class Decision(Enum):
@@ -91,9 +91,3 @@ class LoopMemory:
     plan: PlanUnderway | None = None
     applied: FloatArray | None = None
     refutation: str | None = None
-
-
-def read_only(array: FloatArray) -> FloatArray:
-    """The same array, made read-only."""
-    array.setflags(write=False)
-    return array

@@ -41,7 +41,7 @@ class SafetyFilter:
     region: InvariantRegion
     loop: CertifiedMPC
     """The certified loop that does the work."""
-    _wanted: list[FloatArray] = field(repr=False)
+    _wanted: list[npt.ArrayLike] = field(repr=False)
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class SafetyFilter:
         repair: RobustOCP | None = None,
         repair_seconds: float = math.inf,
     ) -> None:
-        told: list[FloatArray] = []
+        told: list[npt.ArrayLike] = []
         planner = None if policy is None else planner_of(policy)
 
         def wanted(state: FloatArray) -> FloatArray:
@@ -78,7 +78,7 @@ class SafetyFilter:
 
     def deciding(self, state: npt.ArrayLike, wanted: npt.ArrayLike | None = None) -> Asking[FloatArray]:
         """The same as a generator: the caller certifies the plans; see `make_steps`."""
-        self._wanted[:] = [] if wanted is None else [as_floats(wanted, "wanted")]
+        self._wanted[:] = [] if wanted is None else [wanted]
         return self.loop.deciding(state)
 
     @property
@@ -122,4 +122,6 @@ class FilteredEnvironment:
         return self._state, reward, terminated, truncated, told
 
     def __getattr__(self, name: str) -> Any:
+        if "environment" not in vars(self):  # while it is being copied or unpickled
+            raise AttributeError(name)
         return getattr(self.environment, name)

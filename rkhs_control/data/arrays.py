@@ -47,6 +47,12 @@ def as_vector(values: npt.ArrayLike, name: str, size: int | None = None) -> Floa
     return array
 
 
+def read_only(array: FloatArray) -> FloatArray:
+    """The same array, made read-only."""
+    array.setflags(write=False)
+    return array
+
+
 def positive(value: float, name: str) -> float:
     """`value` as a finite number above zero."""
     return _number(value, name, "above zero", lambda number: number > 0)

@@ -15,8 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .compilation import tell_when_compiling
+from .compilation import forget_stale_code, tell_when_compiling
 
+forget_stale_code()
 tell_when_compiling()
 
 DEPENDENT = 1e-13

@@ -49,13 +49,13 @@ class Columns:
         for row in rows:
             if row in self._place:
                 continue
-            free = len(self._place)
+            free, column = len(self._place), kernel(X[[row]], X)[0]
             if free >= most:
                 oldest = next(others, None)
                 if oldest is None:
                     return
                 free = self._place.pop(oldest)
-            self._store[free] = kernel(X[[row]], X)[0]
+            self._store[free] = column
             self._place[row] = free
 
     def _at(self, kernel: Kernel, X: FloatArray, row: int, k: int) -> int:

@@ -48,7 +48,7 @@ def path_length(norm2, square_limit, theta_end):  # type: ignore[no-untyped-def]
     return min(theta_end, np.sqrt(square_limit / norm2)) if norm2 > 0.0 else theta_end
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def walk(  # type: ignore[no-untyped-def]
     K,
     low,

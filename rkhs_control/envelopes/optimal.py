@@ -140,8 +140,8 @@ class OptimalEnvelope(Envelope):
         if is_rough(value, norm, end.error, radius):
             functional, square = Points(points, coefficients), Square(end.square, end.error)
             value, norm = end.witness.refined_value(functional, self.gram, side.lower, side.upper, radius, square)
-        slack = end.violation * end.steepest + max(0.0, end.tau * norm - radius) * norm
-        gap = max(0.0, value - end.attained) + slack
+        slack = end.violation * end.steepest + max(end.tau * norm - radius, 0.0) * norm
+        gap = max(value - end.attained, 0.0) + slack  # in this order, what is not a number stays so, and is not tight
         is_tight = gap <= SMALL_GAP * max(abs(value), 1e-3 * radius * math.sqrt(end.norm2))
         return UpperBound(value, gap, end.witness) if is_tight else None
 

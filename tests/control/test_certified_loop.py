@@ -424,6 +424,18 @@ def test_noise_of_a_measurement_counts_to_the_last_bit(decaying):
     assert f"x was measured as {measured} +- 0.001, but" in certified.refutation
 
 
+def test_where_measured_states_are_the_arguments_the_next_one_may_be_off_by_its_noise(decaying):
+    measured = replace(decaying, runs=replace(decaying.runs, has_residual_bound=True), initial_state_noise=0.0)
+    noise = float(measured.runs.noise_bound[0, 0])
+    assert noise > 0.0
+    for share, decision in ((0.999, Decision.CERTIFIED), (1.001, Decision.REFUTED)):
+        certified = small_loop(measured, at_rest)
+        certified.make_step([0.3])
+        _, upper = box(certified)
+        certified.make_step(upper + share * noise)
+        assert certified.log[-1].decision is decision
+
+
 def test_states_are_as_uncertain_as_recorded_ones_unless_said_otherwise(decaying):
     assert (small_loop(decaying).initial_state_noise == [0.0]).all()
     measured = replace(decaying.runs, initial_state_noise=0.003)

@@ -115,6 +115,7 @@ def test_plans_of_ones_own_are_tried_first(predictor):
     by_array = rc.invariant_region(predictor, LIMITS, cells=(2, 2), candidates=np.zeros((1, 1, 1)))
     assert by_function.share > 0.5
     assert any((cell.inputs == 0.0).all() for cell in by_array.cells)
+    assert rc.invariant_region(predictor, LIMITS, cells=np.array([2, 2]), candidates=lambda x: []).share > 0.5
 
 
 def test_states_plans_and_size_can_be_asked_for(region):
@@ -124,6 +125,9 @@ def test_states_plans_and_size_can_be_asked_for(region):
     assert region.plan(inside).shape[1] == 1
     assert "for ever" in repr(region)
     assert region.cell_at([np.nan, 0.0]) is None
+    for wrong in (0.5, [0.5], [0.0, 0.0, 0.0], region.lower):
+        with pytest.raises(rc.InputError, match=r"x must have shape \(2,\)"):
+            region.plan(wrong)
 
 
 def test_progress_is_told_of(predictor):
@@ -140,9 +144,16 @@ def test_progress_is_told_of(predictor):
         (rc.Limits({"x": (-1.0, 1.0)}, LIMITS.inputs), {}, "finite lower and upper limit"),
         (rc.Limits(rc.Polytope([[1.0, 1.0]], [1.0])), {}, "finite lower and upper limit"),
         (LIMITS, {"cells": (4, 4, 4)}, "one per state"),
+        (rc.Limits({"x": (0.0, 0.0), "y": (-1.0, 1.0)}), {}, "room between them"),
         (LIMITS, {"cells": 0}, "one per state"),
+        (LIMITS, {"cells": 2.0}, "one per state"),
         (LIMITS, {"max_steps": 3}, "between 1 and the horizon 2"),
-        (LIMITS, {"candidates": np.zeros((1, 1))}, "n_plans, n_steps, n_inputs"),
+        (LIMITS, {"max_steps": 1.5}, "between 1 and the horizon 2"),
+        (LIMITS, {"candidates": np.zeros((1, 1))}, "n_plans, n_steps, 1"),
+        (LIMITS, {"candidates": np.zeros((1, 1, 2))}, "n_plans, n_steps, 1"),
+        (LIMITS, {"candidates": lambda x: [0.1]}, "n_plans, n_steps, 1"),
+        (LIMITS, {"candidates": lambda x: [[np.nan]]}, "must be finite"),
+        (LIMITS, {"candidates": 3}, "a controller or a function"),
     ],
 )
 def test_what_makes_no_sense_is_refused(predictor, limits, options, match):

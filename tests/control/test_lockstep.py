@@ -95,3 +95,12 @@ def test_what_fails_for_one_fails_for_that_one_alone(region, rng, monkeypatch):
 def test_rows_that_do_not_match_the_loops_are_refused(region, states):
     with pytest.raises(rc.InputError, match="a row for each of the 2 loops"):
         rc.make_steps([rc.SafetyFilter(None, region)] * 2, states)
+
+
+def test_a_loop_serves_one_plant_and_only_filters_are_told_what_is_wanted(region):
+    filtered = rc.SafetyFilter(None, region)
+    with pytest.raises(rc.InputError, match="given twice"):
+        rc.make_steps([filtered, filtered], np.zeros((2, 2)))
+    loop = rc.CertifiedMPC(lambda x: [[0.0]], region.predictor, region.limits, [0.0], region=region)
+    with pytest.raises(rc.InputError, match="only safety filters"):
+        rc.make_steps([filtered, loop], np.zeros((2, 2)), wanted=np.zeros((2, 1)))

@@ -1,6 +1,8 @@
 """Safety filters: whatever is wanted, what is applied from a state of the region is certified."""
 
+import copy
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,7 +111,10 @@ def test_a_filter_without_a_policy_must_be_told_what_is_wanted(region):
     filtered = rc.SafetyFilter(None, region)
     filtered([0.1, 0.1])
     assert "no input is wanted" in filtered.log[0].reason
-    assert filtered.log[0].is_certified  # by the region's own plan
+    filtered.loop.forget()
+    filtered([0.1, 0.1], "left")
+    assert "the controller has no plan" in filtered.log[1].reason
+    assert all(step.is_certified for step in filtered.log)  # by the region's own plan
 
 
 class Environment:
@@ -137,6 +142,7 @@ def test_an_environment_is_wrapped_so_that_its_actions_are_filtered(region):
         assert info["decision"].is_certified
     assert (terminated, truncated) == (False, False)
     assert reward <= 0.0
+    assert copy.copy(safe).name == "linear"
     state, _ = safe.reset()  # nothing is compared with the box of the step before
     safe.step([0.0])
     assert safe.filter.log[-1].is_certified
@@ -184,6 +190,31 @@ def test_repairs_end_with_their_time(region):
 def test_a_region_for_something_else_is_refused(region, limits, noise, match):
     with pytest.raises(rc.InputError, match=match):
         rc.CertifiedMPC(lambda x: x, region.predictor, limits, [0.0], region=region, initial_state_noise=noise)
+
+
+def test_a_region_of_another_plant_is_refused(region):
+    runs = region.predictor.runs
+    for change in ({"state_names": ("y", "x")}, {"input_names": ("v",)}, {"sampling_time": 2.0}):
+        other = rc.MultiStepPredictor(replace(runs, **change), rc.SquaredExponential(8.0), 12.0)
+        limits = LIMITS.over(("x", "y"), ("u",)).states, LIMITS.inputs
+        with pytest.raises(rc.InputError, match=f"{next(iter(change))} of the region are"):
+            rc.CertifiedMPC(lambda x: x, other, rc.Limits(*limits), [0.0], region=region)
+
+
+def test_plans_of_a_region_are_certified_by_the_predictor_that_proved_them(region, tmp_path):
+    noisier = rc.MultiStepPredictor(replace(region.predictor.runs, noise_bound=2.0), rc.SquaredExponential(8.0), 12.0)
+    loop = rc.CertifiedMPC(lambda x: 1 / 0, noisier, LIMITS, [0.0], region=region)
+    loop.make_step(region.cells[0].x0)
+    (step,) = loop.log
+    assert step.decision is Decision.REGION
+    step.certificate.save(tmp_path / "plan.json")
+    assert rc.verify(tmp_path / "plan.json").accepted
+
+
+def test_what_a_region_proved_cannot_be_changed(region):
+    cell = region.cells[0]
+    for array in (cell.x0, cell.reach, cell.inputs, *vars(cell.tube).values(), region.lower, region.upper):
+        assert not array.flags.writeable
 
 
 def test_a_robust_problem_that_ends_in_a_region_is_feasible_again_after_every_step(region, rng):
