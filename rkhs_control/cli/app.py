@@ -212,8 +212,9 @@ def bench_envelope(json_file: JsonFile = None) -> None:
     """
     from . import benchmarks as bench
     from . import tables as console
+    from .show import require_writable
 
-    _require_folder(json_file)
+    require_writable(json_file)
     screen = Console()
     with screen.status("") as status:
         result = bench.run(lambda message: status.update(f"measuring: {message}"))
@@ -235,8 +236,9 @@ def bench_certify(
     from ..scenarios.material import Work
     from . import benchmarks as bench
     from . import tables as console
+    from .show import require_writable
 
-    _require_folder(json_file)
+    require_writable(json_file)
     screen = Console()
     with workers(jobs, cluster, context) as n_jobs, console.progress_bars(screen) as announce:
         rows = [asdict(row) for row in bench.run_plans(Work(1, n_jobs, announce), plans)]
@@ -261,8 +263,9 @@ def bench_leaderboard(
     from ..scenarios.results import ResultFolder
     from . import leaderboard
     from . import tables as console
+    from .show import require_writable
 
-    _require_folder(json_file)
+    require_writable(json_file)
     folder = ResultFolder.of("leaderboard", out).folder
     screen = Console()
     with console.progress_bars(screen) as announce:
@@ -291,8 +294,9 @@ def bench_scale(
     """
     from ..scenarios.results import ResultFolder
     from .scale import show_scale
+    from .show import require_writable
 
-    _require_folder(json_file)
+    require_writable(json_file)
     screen = Console()
     _keep(show_scale(largest, axis, jobs, ResultFolder.of("scale", out).folder, screen), json_file, screen)
 
@@ -327,9 +331,9 @@ def bench_soundness(
 
     from ..soundness.campaign import Campaign, run_case
     from . import tables as console
-    from .show import kept_parts
+    from .show import kept_parts, require_writable
 
-    _require_folder(json_file)
+    require_writable(json_file)
     screen = Console()
     if case is not None:
         total = run_case(seed, case, norm_factor)
@@ -380,11 +384,6 @@ def _exit_code(arguments: list[str] | None) -> int:
 def _show_note(message: str) -> None:
     """A warning on one line, without its location in the code."""
     Console(stderr=True).print(f"[yellow]note:[/yellow] {escape(message)}", highlight=False, soft_wrap=True)
-
-
-def _require_folder(file: Path | None) -> None:
-    if file is not None and not file.resolve().parent.is_dir():
-        raise InputError(f"the folder of {file} does not exist")
 
 
 def _keep(content: Any, file: Path | None, screen: Console) -> None:

@@ -52,16 +52,15 @@ def bench_peers(
     multi-stage MPC (do-mpc) and direct data-driven MPC; `pip install rkhs_control[peers]` brings what they need. Exit
     code 1 if a verdict of ours is wrong.
     """
-    from ..errors import InputError
     from ..peers import neighbours
     from ..peers.bench import Size, run
     from ..reporting.figures import save_figure
     from ..scenarios.material import Work
     from ..scenarios.results import ResultFolder
+    from .show import require_writable
     from .tables import progress_bars
 
-    if json_file is not None and not json_file.resolve().parent.is_dir():
-        raise InputError(f"the folder of {json_file} does not exist")
+    require_writable(json_file)
     folder = ResultFolder.of("peers", out).folder
     screen = Console()
     began = time.perf_counter()

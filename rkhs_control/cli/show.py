@@ -22,14 +22,18 @@ EXIT_CODES = {"CERTIFIED": 0, "UNDECIDED": 2, "REFUTED": 3}
 
 @contextmanager
 def kept_parts(folder: Path, fresh: bool, screen: Console) -> Iterator[Parts]:
-    """Keep finished parts in the folder until all the work is done, and say so if there were any."""
+    """Keep finished parts in the folder until all the work is done, and say so if there were any.
+
+    No folder is left that was created for them alone.
+    """
     began = None
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         with restartable(folder, fresh=fresh) as began:
             yield began
     except (ContradictoryDataError, FalsifiedNormBoundError, InputError):
         if began is not None and not began.earlier:
-            _forget(began)
+            began.remove()  # work that was refused would be again
         raise
     except BaseException:
         if began is not None and (began.n_kept or began.n_taken):
@@ -40,14 +44,24 @@ def kept_parts(folder: Path, fresh: bool, screen: Console) -> Iterator[Parts]:
         if began is not None:
             for remark in began.remarks():
                 screen.print(f"[yellow]{escape(remark)}[/yellow]", highlight=False, soft_wrap=True)
+        with suppress(OSError):  # they are not empty
+            for each in missing:
+                each.rmdir()
 
 
-def _forget(parts: Parts) -> None:
-    """Leave nothing behind of work that was refused, and would be again: not even an empty folder."""
-    parts.remove()
-    with suppress(OSError):
-        parts.folder.parent.rmdir()
-        parts.folder.parent.parent.rmdir()
+def require_writable(file: Path | None) -> None:
+    """Refuse a file, before the work, that could not be written after it."""
+    if file is None:
+        return
+    if not file.resolve().parent.is_dir():
+        raise InputError(f"the folder of {file} does not exist")
+    is_new = not file.exists()
+    try:
+        file.open("a").close()
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror}") from None
+    if is_new:
+        file.unlink()
 
 
 def show_study(
