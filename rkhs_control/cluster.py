@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 import pickle
 import re
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from itertools import islice
 from threading import Lock
+from types import ModuleType
 from typing import Any, TypeVar
 
-from cloudpickle import Pickler
+import cloudpickle
 from joblib import parallel_config
 
 from . import __version__
@@ -51,26 +53,49 @@ def on_cluster(where: str) -> Iterator[None]:
         yield
 
 
-def spread(client: Any, function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
-    """`function(*task)` for every task on the workers of a Dask client, in order, as they finish.
+def spread(
+    client: Any,
+    function: Callable[..., Result],
+    tasks: Iterable[tuple[Any, ...]],
+    *,
+    check: Callable[..., None],
+    by_value: Sequence[ModuleType] = (),
+    in_order: bool = True,
+) -> Iterator[Result]:
+    """`function(*task)` for every task on the workers of a Dask client, as they finish, in order or not.
 
     Objects shared by several tasks are packed once, and large ones are sent once. The scheduler knows all of them, so
-    it sends whatever was lost with a worker to another one.
+    it sends whatever was lost with a worker to another one. Whatever the modules `by_value` define is sent itself: a
+    worker may have an older module of that name. Workers call `check(drop=True)` before they read a task, to drop such
+    modules, and `check()` before they do it.
     """
+    from distributed import as_completed
+
     calls = [(function, *task) for task in tasks]
     mail = _Mail.of(client)
+    mail.by_value = by_value
     shared = _shared_by(calls)
     places = {id(part): place for place, part in enumerate(shared)}
     first = mail.packed(tuple(shared), {})
     ahead = max(_AHEAD, 4 * sum(client.ncores().values()))
-    waiting: deque[Any] = deque()
+    waiting: dict[Any, None] = {}
+    finished = as_completed(loop=client.loop)
     rest = iter(calls)
-    while True:
-        for call in islice(rest, ahead - len(waiting)):
-            waiting.append(client.submit(_run, __version__, first, mail.packed(call, places), pure=False))
-        if not waiting:
-            return
-        yield _result(waiting.popleft())
+    try:
+        while True:
+            for call in islice(rest, ahead - len(waiting)):
+                future = client.submit(_run, check, first, mail.packed(call, places), pure=False)
+                waiting[future] = None
+                if not in_order:
+                    finished.add(future)
+            if not waiting:
+                return
+            future = next(iter(waiting) if in_order else finished)
+            del waiting[future]
+            yield _result(future)
+    finally:
+        for future in waiting:
+            future.release()
 
 
 def add_search_path(client: Any, folders: list[str]) -> None:
@@ -120,10 +145,22 @@ def _distant_client(where: str, opened: ExitStack) -> Any:
     if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://\S+:\d+", where):
         raise InputError(f"cluster {where!r}: local:4 or the address of a scheduler, tcp://host:8786, is expected")
     try:
+        with ThreadPoolExecutor(1) as beside:  # where no event loop runs, as it does in a notebook
+            beside.submit(asyncio.run, _greet(where)).result()
         return opened.enter_context(Client(where, timeout=_CONNECT_SECONDS, set_as_default=False))
-    except OSError as error:
-        reason = " ".join(str(error).split())
+    except Exception as error:  # whatever the transport or another server comes up with
+        reason = " ".join(str(error).split()) or "no answer"
         raise InputError(f"cluster {where!r}: no scheduler can be reached there ({reason})") from None
+
+
+async def _greet(where: str) -> None:
+    """Shake hands with a scheduler, within a deadline; a client itself waits for an answer for ever."""
+    from distributed.comm.core import connect
+    from distributed.security import Security
+
+    ours = Security().get_connection_args("client")
+    hands = connect(where, timeout=_CONNECT_SECONDS, **ours)
+    await (await asyncio.wait_for(hands, _CONNECT_SECONDS + 1)).close()  # its own reason, if any, comes first
 
 
 def _require_workers(client: Any, where: str) -> None:
@@ -135,7 +172,10 @@ def _require_workers(client: Any, where: str) -> None:
     except Exception as error:  # whatever prevents the package from being imported there
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(f"cluster {where!r}: rkhs_control cannot be used on its workers ({reason})") from None
-    _require_version(found, __version__)
+    if found != __version__:
+        raise InputError(
+            f"a worker of the cluster has rkhs_control {found}, but this is {__version__}: install the same on all"
+        )
 
 
 @contextmanager
@@ -160,6 +200,7 @@ class _Mail:
 
     def __init__(self, client: Any) -> None:
         self.client = client
+        self.by_value: Sequence[ModuleType] = ()
         self.sent: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()
 
     @classmethod
@@ -170,6 +211,13 @@ class _Mail:
 
     def packed(self, content: Any, places: dict[int, int]) -> list[Any]:
         """Pieces of a pickle: its text, then the arrays in it; objects in `places` are only referenced."""
+        try:
+            with _sent_by_value(self.by_value):
+                return self._packed(content, places)
+        except Exception:  # a lock, for example, in a module by value
+            return self._packed(content, places)
+
+    def _packed(self, content: Any, places: dict[int, int]) -> list[Any]:
         file, arrays = io.BytesIO(), []
 
         def is_small(buffer: pickle.PickleBuffer) -> bool:
@@ -199,13 +247,26 @@ class _Mail:
         return future
 
 
-class _Packer(Pickler):  # type: ignore[misc]
+class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO, places: dict[int, int], is_small: Callable[[Any], bool]) -> None:
         super().__init__(file, protocol=5, buffer_callback=is_small)
         self.places = places
 
     def persistent_id(self, found: Any) -> int | None:
         return self.places.get(id(found))
+
+
+@contextmanager
+def _sent_by_value(modules: Sequence[ModuleType]) -> Iterator[None]:
+    before = cloudpickle.list_registry_pickle_by_value()
+    added = [module for module in modules if module.__name__ not in before]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def _shared_by(calls: list[tuple[Any, ...]]) -> list[Any]:
@@ -232,11 +293,12 @@ def _result(future: Any) -> Any:
 # On a worker
 
 
-def _run(version: str, shared: list[bytes], call: list[bytes]) -> Any:
+def _run(check: Callable[..., None], shared: list[bytes], call: list[bytes]) -> Any:
     """Run a call on its own copies, isolated from others; parallel work inside it runs serially."""
-    _require_version(__version__, version)
+    check(drop=True)
     with _ONE_AT_A_TIME, parallel_config(backend="sequential"):
         function, *arguments = _unpacked(call, _unpacked(shared, ()))
+        check()  # what was imported just now
         return function(*arguments)
 
 
@@ -260,10 +322,3 @@ def _as_it_is(content: bytes) -> bytes:
 
 def _version() -> str:
     return __version__
-
-
-def _require_version(found: str, wanted: str) -> None:
-    if found != wanted:
-        raise InputError(
-            f"a worker of the cluster has rkhs_control {found}, but this is {wanted}: install the same version on all"
-        )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from .restart import active_parts, kept_results
+from .restart import active_parts, kept_results, own_code, own_modules, package_code, require_code
 
 Result = TypeVar("Result")
 
@@ -30,11 +30,11 @@ def in_parallel(
     parts = active_parts()
     if parts is None:
         return _shared_out(function, tasks, n_jobs)
-    return kept_results(parts, function, list(tasks), partial(_shared_out, n_jobs=n_jobs))
+    return kept_results(parts, function, list(tasks), partial(_shared_out, n_jobs=n_jobs, in_order=False))
 
 
 def _shared_out(
-    function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None
+    function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None, *, in_order: bool = True
 ) -> Iterator[Result]:
     from joblib import Parallel, delayed, effective_n_jobs
 
@@ -42,10 +42,11 @@ def _shared_out(
     if client is not None:
         from .cluster import spread
 
-        return spread(client, function, tasks)
+        check = partial(require_code, package_code(), own_code())
+        return spread(client, function, tasks, check=check, by_value=own_modules(), in_order=in_order)
     if effective_n_jobs(n_jobs) == 1:
         return (function(*task) for task in tasks)
-    results: Iterator[Result] = Parallel(n_jobs=n_jobs, return_as="generator")(
+    results: Iterator[Result] = Parallel(n_jobs=n_jobs, return_as="generator" if in_order else "generator_unordered")(
         delayed(function)(*task) for task in tasks
     )
     return results

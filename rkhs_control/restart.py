@@ -10,7 +10,9 @@ import os
 import pickle
 import platform
 import shutil
+import site
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -27,14 +29,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import ROOMS, __version__
+from .errors import RkhsControlError
 
 Result = TypeVar("Result")
 
 _WORTH_KEEPING = 0.1  # seconds: anything shorter is faster to repeat than to look up
 _SIZE = 32  # bytes of a digest
 _FOLDER = ".parts"
-_LIBRARIES = ("numpy", "scipy", "numba", "casadi", "clarabel", "python-flint")
+_LIBRARIES = ("numpy", "scipy", "numba", "casadi", "cvxpy", "clarabel", "python-flint")
 _ATOMS = (type(None), type(Ellipsis), bool, int, float, complex)
+_INSTALLED = tuple(
+    os.path.join(folder, "")
+    for name in {*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), *site.getsitepackages()}
+    | {site.getusersitepackages()}
+    for folder in {name, os.path.realpath(name)}
+)
+"""Folders of modules that nobody edits."""
 
 
 @dataclass(eq=False)
@@ -133,10 +143,18 @@ def restartable(folder: str | os.PathLike[str], *, fresh: bool = False) -> Itera
     When the block ends without an error, all parts are removed: running finished work again repeats it. A part that
     cannot be read, or was not completely written, is done again as well. Parts are pickles, and reading one can run any
     code in it: let nobody write to the folder whom you would not let edit your scripts.
+
+    What comes from your own modules (plants, kernels, functions) is taken from a part only if the source of all your
+    modules that are loaded is unchanged. Their source is read when the block begins: do not edit a module between its
+    import and the block. Nothing notices that a file has changed which your code reads by itself, nor a module that
+    your code imports only while it runs: start over with `fresh` then.
     """
-    if fresh:
-        shutil.rmtree(Path(folder) / _FOLDER, ignore_errors=True)
-    parts = Parts(Path(folder) / _FOLDER)
+    kept = Path(folder) / _FOLDER
+    if fresh and kept.exists():
+        shutil.rmtree(kept)  # or the error says why not
+    _surroundings()
+    own_code()
+    parts = Parts(kept)
     token = _ACTIVE.set(parts)
     try:
         yield parts
@@ -156,27 +174,32 @@ def kept_results(
     tasks: list[tuple[Any, ...]],
     do: Callable[[Callable[..., Any], list[tuple[Any, ...]]], Iterator[Any]],
 ) -> Iterator[Result]:
-    """`function(*task)` for every task, in order; `do(function, tasks)` computes those that are not kept."""
+    """`function(*task)` for every task, in order; `do(function, tasks)` computes the others, in any order.
+
+    Each part is kept as soon as it is done, however long an earlier one takes.
+    """
     names = _names(function, tasks)
-    is_waiting = [name not in parts.names for name in names]
-    waiting = [task for task, waits in zip(tasks, is_waiting, strict=True) if waits]
-    done = do(_measured, [(function, task) for task in waiting]) if waiting else iter(())
-    for name, task, waits in zip(names, tasks, is_waiting, strict=True):
-        found: tuple[bool, Any] = (False, None) if waits else parts.find(name)
+    waiting = [k for k, name in enumerate(names) if name not in parts.names]
+    done = do(_measured, [(k, function, tasks[k]) for k in waiting]) if waiting else iter(())
+    is_waiting = set(waiting)
+    early: dict[int, Any] = {}
+    for k, name in enumerate(names):
+        found: tuple[bool, Any] = (False, None) if k in is_waiting else parts.find(name)
         is_kept, result = found
-        if not is_kept:
-            result, seconds = next(done) if waits else _measured(function, task)
-            if name and seconds >= _WORTH_KEEPING:
-                parts.keep(name, result)
-        yield result
+        while not is_kept and k not in early:
+            place, result, seconds = next(done) if k in is_waiting else _measured(k, function, tasks[k])
+            if names[place] and seconds >= _WORTH_KEEPING:
+                parts.keep(names[place], result)
+            early[place] = result
+        yield result if is_kept else early.pop(k)
     next(done, None)  # lets it finish
 
 
-def _measured(function: Callable[..., Result], task: tuple[Any, ...]) -> tuple[Result, float]:
-    """A result, and the seconds it took; parts have no parts of their own."""
+def _measured(place: int, function: Callable[..., Result], task: tuple[Any, ...]) -> tuple[int, Result, float]:
+    """The place of a task, its result, and the seconds it took; parts have no parts of their own."""
     began, token = perf_counter(), _ACTIVE.set(None)
     try:
-        return function(*task), perf_counter() - began
+        return place, function(*task), perf_counter() - began
     finally:
         _ACTIVE.reset(token)
 
@@ -212,6 +235,7 @@ class _Digests:
     def __init__(self) -> None:
         self.known: dict[int, tuple[Any, bytes | None]] = {}
         """Digests by identity; the objects are held, so that no other object gets their identity."""
+        self.own = own_code()
 
     def of(self, thing: Any) -> bytes:
         """The digest of an object and everything in it."""
@@ -243,11 +267,11 @@ class _Digests:
         if type(thing) in (set, frozenset):
             return _framed(b"".join(sorted(map(self.of, thing)))), []
         if isinstance(thing, type):
-            return _origin(thing) + b"".join(_source(base.__module__) for base in thing.__mro__), []
+            return _origin(thing) + b"".join(self._source(base.__module__) for base in thing.__mro__), []
         if isinstance(thing, FunctionType):
             cells = [cell.cell_contents for cell in thing.__closure__ or ()]
             given = [thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells]
-            return _origin(thing) + _source(thing.__module__), given
+            return _origin(thing) + self._source(thing.__module__), given
         if isinstance(thing, CodeType):
             return _framed(thing.co_code), [thing.co_consts, thing.co_names]
         if isinstance(thing, MethodType):
@@ -256,6 +280,19 @@ class _Digests:
             of_object = thing.__self__ is not None and not isinstance(thing.__self__, ModuleType)
             return _origin(thing), [thing.__self__] if of_object else []
         return b"", [type(thing), *_reduced(thing)]
+
+    def _source(self, name: str) -> bytes:
+        """Source of a module outside this package; for one of the user's own, also that of all others they loaded."""
+        module = sys.modules.get(name)
+        if module is None or name.partition(".")[0] == __package__:
+            return b""
+        file = str(getattr(module, "__file__", None) or "")
+        if not file and name == "__main__":
+            raise _UnknownError("it was typed in")
+        if not file.endswith(".py"):
+            return b""
+        others = self.own if name == "__main__" or name in self.own else {}
+        return _framed(f"{_source_digest(module)} {sorted(others.items())}".encode())
 
 
 def _reduced(thing: Any) -> list[Any]:
@@ -284,18 +321,26 @@ def _origin(thing: Any) -> bytes:
     return _framed(f"{thing.__module__} {thing.__qualname__}".encode())
 
 
+# Code: this package's, and the user's own
+
+
 @lru_cache
-def _surroundings() -> bytes:
-    """The version of the package, including its exact source, and of the libraries it computes with."""
+def package_code() -> dict[str, str]:
+    """Versions of this package, of its exact source when this was first called, and of what it computes with."""
     files = []
     for room in ROOMS:
         spec = find_spec(f"{__package__}.{room}")
         assert spec is not None
         folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
         files += [Path(spec.origin or "")] if not folders else sorted(f for d in folders for f in d.rglob("*.py"))
-    versions = [__version__, platform.python_version(), platform.machine(), *map(_version, _LIBRARIES)]
-    sources = b"".join(_framed(file.read_bytes()) for file in files)
-    return blake2b("\0".join(versions).encode() + b"\0" + sources, digest_size=_SIZE).digest()
+    source = blake2b(b"".join(_framed(file.read_bytes()) for file in files), digest_size=16).hexdigest()
+    versions = {"rkhs_control": __version__, "source of rkhs_control": source, "Python": platform.python_version()}
+    return versions | {library: _version(library) for library in _LIBRARIES}
+
+
+@lru_cache
+def _surroundings() -> bytes:
+    return blake2b(f"{platform.machine()} {package_code()}".encode(), digest_size=_SIZE).digest()
 
 
 def _version(library: str) -> str:
@@ -305,14 +350,50 @@ def _version(library: str) -> str:
         return ""
 
 
-@lru_cache
-def _source(module: str) -> bytes:
-    """Source of a module outside this package; its own imports are not considered."""
-    if module.partition(".")[0] == __package__:
-        return b""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None:
-        if module == "__main__":
-            raise _UnknownError("it was typed in")
-        return b""
-    return blake2b(Path(file).read_bytes(), digest_size=_SIZE).digest() if file.endswith(".py") else b""
+def own_modules() -> list[ModuleType]:
+    """The user's own: loaded modules that are neither installed nor of this package, without the script itself."""
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] not in (__package__, "__main__", "__mp_main__")
+        and str(file := getattr(module, "__file__", None)).endswith(".py")
+        and not str(file).startswith(_INSTALLED)
+        and getattr(module, "__name__", None) == name
+    ]
+
+
+def own_code() -> dict[str, str]:
+    """Digests of the user's own modules by name: of their source when this was first called after they were loaded."""
+    return {module.__name__: _source_digest(module) for module in own_modules()}
+
+
+def require_code(package: dict[str, str], own: dict[str, str], *, drop: bool = False) -> None:
+    """Require a worker to have the same code as its client, as far as it is loaded; `drop` the user's own if not."""
+    loaded = {name: _source_digest(sys.modules[name]) for name in own if name in sys.modules}
+    if drop and any(own[name] != digest for name, digest in loaded.items()):
+        for name in loaded:  # all, since they may have imported each other
+            del sys.modules[name]
+        loaded = {}
+    found = package_code() | loaded
+    for name, wanted in (package | own).items():
+        if wanted and found.get(name, wanted) not in ("", wanted):
+            raise RkhsControlError(
+                f"a worker of the cluster has {name} {found[name]}, but this is {wanted}: install the same on all, and "
+                "restart its workers"
+            )
+
+
+_DIGESTS: dict[str, tuple[Any, str]] = {}
+"""Of sources, by module, with the specification, which is another one once the module is reloaded."""
+
+
+def _source_digest(module: ModuleType) -> str:
+    spec = getattr(module, "__spec__", None)
+    known = _DIGESTS.get(module.__name__)
+    if known is None or known[0] is not spec:
+        try:
+            text = Path(str(module.__file__)).read_bytes()
+        except OSError:
+            text = b""
+        known = _DIGESTS[module.__name__] = spec, blake2b(text, digest_size=16).hexdigest()
+    return known[1]

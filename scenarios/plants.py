@@ -16,6 +16,7 @@ from ..errors import InputError
 from ..models import PLANTS
 from ..models.plant import Plant
 from ..parallel import share_search_path
+from ..restart import own_code
 
 _NEEDED = ("state_names", "state_units", "input_names", "input_units", "sampling_time")
 
@@ -60,10 +61,12 @@ def _module(name: str, folders: list[str]) -> ModuleType:
     with _first_on_path(folders):
         _require_same(name.partition(".")[0], folders)
         try:
-            return import_module(name)
+            module = import_module(name)
         except (Exception, SystemExit) as error:  # whatever a foreign module raises when it is imported
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise InputError(f"plant.name: module {name!r} cannot be imported ({reason})") from None
+    own_code()  # of what was imported, before anybody edits it
+    return module
 
 
 @contextmanager

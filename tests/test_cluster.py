@@ -3,15 +3,20 @@
 import os
 import re
 import signal
+import socket
 import sys
+import time
 from importlib import import_module
 
 import joblib
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from rich.console import Console
 
-from rkhs_control import cluster
+import rkhs_control as rc
+from rkhs_control import cluster, restart
+from rkhs_control.cli.show import kept_parts
 from rkhs_control.errors import InputError, RkhsControlError
 from rkhs_control.parallel import collect, in_parallel, share_search_path
 
@@ -131,17 +136,65 @@ def test_one_job_stays_here(dask):
     assert next(in_parallel(scaled_sum, [(Counted(np.ones(3)), 1)], n_jobs=1))[1] == os.getpid()
 
 
-def test_workers_find_modules_beside_a_scenario(dask, tmp_path, monkeypatch):
-    (tmp_path / "beside_the_scenario.py").write_text("def twice(x):\n    return 2 * x\n")
+BESIDE = """
+from functools import lru_cache
+factor = {0}
+def times(x):
+    return factor * x
+@lru_cache
+def imported_by_name(x):
+    return factor * x
+"""
+
+
+def test_workers_use_the_module_beside_a_scenario_as_it_is_now(dask, tmp_path, monkeypatch):
+    def loaded(folder, factor):
+        (folder / "beside_the_scenario.py").write_text(BESIDE.format(factor))
+        sys.modules.pop("beside_the_scenario", None)
+        return import_module("beside_the_scenario")
+
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     share_search_path([str(tmp_path)], are_new=True)
-    twice = import_module("beside_the_scenario").twice
-    assert list(in_parallel(twice, [(1,), (2,)])) == [2, 4]
+    for factor in (2, 300):
+        module = loaded(tmp_path, factor)
+        for function in (module.times, module.imported_by_name):
+            assert list(in_parallel(function, [(1,), (2,)])) == [factor, 2 * factor]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "elsewhere"), *sys.path])
+    module = loaded(tmp_path / "elsewhere", 40000)
+    assert list(in_parallel(module.times, [(1,), (2,)])) == [40000, 80000]
+    with pytest.raises(RkhsControlError, match=r"a worker of the cluster has beside_the_scenario .*, but this is"):
+        list(in_parallel(module.imported_by_name, [(1,), (2,)]))
+    del sys.modules["beside_the_scenario"]
 
 
-def test_workers_of_another_version_are_refused():
-    with pytest.raises(InputError, match=r"a worker of the cluster has rkhs_control .*, but this is 0\.0\.0"):
-        cluster._run("0.0.0", [], [])
+def test_workers_with_other_code_end_the_run_in_one_line_and_keep_its_parts(dask, tmp_path, monkeypatch):
+    monkeypatch.setattr(restart, "_WORTH_KEEPING", 0.0)
+    monkeypatch.setattr("rkhs_control.parallel.package_code", lambda: restart.package_code() | {"numpy": "0.1"})
+    refused = pytest.raises(RkhsControlError, match=r"^a worker of the cluster has numpy .*, but this is 0\.1: .*$")
+    with refused as error, kept_parts(tmp_path / "out", False, Console(quiet=True)):
+        assert list(in_parallel(abs, [(-1,)], 1)) == [1]
+        list(in_parallel(abs, [(-2,)]))
+    assert not isinstance(error.value, InputError), "what was refused would be forgotten"
+    assert len(list((tmp_path / "out" / ".parts").iterdir())) == 1
+
+
+def seen_by_the_first(number, folder, n_parts):
+    """The first task waits until the others are kept."""
+    ends = time.monotonic() + 20
+    while number == 0 and time.monotonic() < ends and len(list(folder.glob("*"))) < n_parts:
+        time.sleep(0.01)
+    return len(list(folder.glob("*"))) if number == 0 else -number
+
+
+@pytest.mark.parametrize("n_jobs", [2, None], ids=["processes", "cluster"])
+def test_parts_are_kept_while_the_first_still_runs(request, tmp_path, monkeypatch, n_jobs):
+    monkeypatch.setattr(restart, "_WORTH_KEEPING", 0.0)
+    if n_jobs is None:
+        request.getfixturevalue("dask")
+    with rc.restartable(tmp_path):
+        tasks = [(k, tmp_path / ".parts", 5) for k in range(6)]
+        assert list(in_parallel(seen_by_the_first, tasks, n_jobs)) == [5, -1, -2, -3, -4, -5]
 
 
 def test_command_finds_the_same_on_a_cluster(run, client, tmp_path, rng, monkeypatch):
@@ -184,13 +237,17 @@ def test_local_cluster_has_as_many_processes_as_it_is_told_and_leaves_none(capfd
     ("where", "message"),
     [
         ("tcp://127.0.0.1:9", "no scheduler can be reached there"),
+        ("tls://127.0.0.1:9", "no scheduler can be reached there"),
+        ("tcp://127.0.0.1:{silent}", "no scheduler can be reached there (no answer)"),
         ("local:none", "local: is followed by a number of processes"),
         ("somewhere", "the address of a scheduler, tcp://host:8786, is expected"),
     ],
 )
 def test_cluster_that_cannot_be_reached_is_one_line(run, monkeypatch, where, message):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
-    code, text = run("bench", "soundness", "--cluster", where)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = where.format(silent=silent.getsockname()[1])
+        code, text = run("bench", "soundness", "--cluster", where)
     assert code == 1
     assert text.startswith(f"error: cluster '{where}': ")
     assert message in text

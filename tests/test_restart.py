@@ -5,16 +5,21 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from importlib import import_module, reload
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import rkhs_control as rc
 from rkhs_control import restart
+from rkhs_control.cli.show import kept_parts
+from rkhs_control.errors import InputError
 from rkhs_control.parallel import collect, in_parallel
 
 STUDY = """
@@ -76,9 +81,9 @@ def counted(monkeypatch):
     """Which tasks are done from now on."""
     done, right = [], restart._measured
 
-    def measured(function, task):
+    def measured(place, function, task):
         done.append(task)
-        return right(function, task)
+        return right(place, function, task)
 
     monkeypatch.setattr(restart, "_measured", measured)
     return done
@@ -107,6 +112,18 @@ def test_fresh_begins_again(tmp_path, monkeypatch):
         list(in_parallel(square, TASKS))
     assert done == TASKS
     assert parts.n_taken == 0
+
+
+def test_fresh_takes_no_part_that_cannot_be_removed(tmp_path, monkeypatch):
+    stopped_after(4, tmp_path, TASKS)
+
+    def refused(folder, ignore_errors=False):
+        if not ignore_errors:
+            raise PermissionError(f"Permission denied: {folder}")
+
+    monkeypatch.setattr(restart.shutil, "rmtree", refused)
+    with pytest.raises(PermissionError), rc.restartable(tmp_path, fresh=True):
+        pass
 
 
 @pytest.mark.parametrize("damage", ["cut", "one bit", "empty", "of another part", "not written to its end"])
@@ -176,6 +193,28 @@ def test_a_full_disk_ends_nothing(tmp_path, monkeypatch):
         assert list(in_parallel(square, TASKS)) == [square(*task) for task in TASKS]
     assert list(parts.remarks()) == ["finished parts could not be kept: No space left on device"]
     assert not files(tmp_path)
+
+
+# The command
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_no_folder_is_left_that_was_there_for_parts_alone_and_no_other_is_removed(tmp_path, is_refused):
+    (tmp_path / "theirs" / "empty").mkdir(parents=True)
+    for out in (tmp_path / "results" / "new", tmp_path / "theirs" / "empty"):
+        with suppress(InputError), kept_parts(out, False, Console(quiet=True)):
+            list(in_parallel(square, TASKS))
+            if is_refused:
+                raise InputError("refused")
+    assert [file.name for file in tmp_path.rglob("*")] == ["theirs", "empty"]
+
+
+def test_numbers_that_could_not_be_written_are_refused_before_the_work(run, tmp_path):
+    for file, why in (("/proc/x.json", "cannot be written"), ("missing/x.json", "does not exist")):
+        code, text = run("bench", "soundness", "--cases", "1", "--jobs", "1", "--json", file)
+        assert code == 1
+        assert why in text
+        assert text.count("\n") == 1
 
 
 # Names
@@ -257,16 +296,27 @@ def test_what_cannot_be_told_by_its_content_is_done_and_not_kept(tmp_path):
     assert not files(tmp_path)
 
 
-def test_another_source_of_a_plant_of_ones_own_is_another_name(tmp_path, monkeypatch):
+def test_the_source_of_a_plant_of_ones_own_is_part_of_its_name(tmp_path, monkeypatch):
+    """As it was when it was loaded, with that of the modules beside it."""
     monkeypatch.syspath_prepend(tmp_path)
-    names = []
-    for text in ("x = 1", "x = 2"):
-        (tmp_path / "own_plant_of_restart.py").write_text(f"class Plant:\n    {text}\n")
-        restart._source.cache_clear()
-        sys.modules.pop("own_plant_of_restart", None)
-        module = __import__("own_plant_of_restart")
-        names.append(name_of(module.Plant()))
-    assert names[0] != names[1]
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    plant, helper = tmp_path / "own_plant_of_restart.py", tmp_path / "own_helper_of_restart.py"
+    helper.write_text("y = 1")
+    plant.write_text("from own_helper_of_restart import y\nclass Plant:\n    x = 1\n")
+    module = import_module(plant.stem)
+
+    def name():
+        return name_of(module.Plant())
+
+    names = [name()]
+    helper.write_text("y = 2")
+    plant.write_text("class Plant:\n    x = 2\n")
+    assert name() == names[0], "what runs is what was loaded"
+    for edited in (plant.stem, helper.stem):
+        reload(sys.modules[edited])
+        names.append(name())
+    assert len(set(names)) == 3
+    del sys.modules[plant.stem], sys.modules[helper.stem]
 
 
 # A whole study
