@@ -81,11 +81,9 @@ def invariant_region(
         )
     placed = Limits.of(limits).over(runs.state_names, runs.input_names)
     whole, placed = _box_of(placed), replace(placed, rates=None)
-    counts = [cells] * runs.n_states if np.ndim(cells) == 0 else list(cells)  # type: ignore[arg-type]
-    if len(counts) != runs.n_states or not all(isinstance(n, Integral) and n > 0 for n in counts):
-        raise InputError(
-            f"cells must be a whole number or one per state ({', '.join(runs.state_names)}); got {cells!r}"
-        )
+    counts = np.ravel(cells).tolist() * (runs.n_states if np.ndim(cells) == 0 else 1)
+    if len(counts) != runs.n_states or not all(isinstance(n, int) and n > 0 for n in counts):
+        raise InputError(f"cells must be a number or one per state ({', '.join(runs.state_names)}); got {cells!r}")
     longest = runs.horizon if max_steps is None else max_steps
     if not (isinstance(longest, Integral) and 1 <= longest <= runs.horizon):
         raise InputError(f"max_steps must lie between 1 and the horizon {runs.horizon}; got {max_steps}")
