@@ -10,8 +10,13 @@ def pytest_addoption(parser):
     parser.addoption(
         "--all-cases",
         action="store_true",
-        help="all random cases of containment, ties, tampering, loops and campaign, not only the first 3 %",
+        help="all random cases of containment, ties, tampering, loops and campaign, not only the first 3 %%",
     )
+
+
+def pytest_collection_modifyitems(items):
+    """Files go to processes as wholes. Those with the longest tests come first, so that none is waited for."""
+    items.sort(key=lambda item: item.path.name not in ("test_documentation.py", "test_package.py"))
 
 
 def pytest_generate_tests(metafunc):

@@ -12,7 +12,7 @@ RECORDINGS = REFERENCE.parent / "recordings"
 @pytest.mark.reference
 @pytest.mark.filterwarnings("ignore::rkhs_control.errors.UnsettledNormWarning")
 def test_boxes_of_the_recorded_tanks_are_narrow_and_not_contradicted():
-    """The formulation that the default choice arrives at; it is named here to save the time of comparing."""
+    """The formulation that the default choice arrives at; it is named here, and fewer steps, to save time."""
     if not (RECORDINGS / "tank.csv").exists():
         pytest.skip("the recordings are not here")
     table = np.genfromtxt(RECORDINGS / "tank.csv", delimiter=",", names=True)
@@ -24,7 +24,7 @@ def test_boxes_of_the_recorded_tanks_are_narrow_and_not_contradicted():
         "noise_bound": 0.01 * spread,
     }
     runs, held_out = (
-        rc.Trajectories.from_recordings([(outputs[part], inputs[part][:-1])], 6, **settings)
+        rc.Trajectories.from_recordings([(outputs[part], inputs[part][:-1])], 3, **settings)
         for part in (slice(cut), slice(cut, None))
     )
     named = {"prior": "affine", "arguments": "measured", "kernel": "squared_exponential", "per_dimension": True}
@@ -33,4 +33,4 @@ def test_boxes_of_the_recorded_tanks_are_narrow_and_not_contradicted():
     tube = predictor.boxes_of(held_out)
     shares = ((tube.upper - tube.lower) / 2.0 / spread).mean(axis=0)
     assert (shares[0] < 0.15).all()
-    assert (shares[5] < 0.20).all()
+    assert (shares[2] < 0.20).all()
