@@ -21,3 +21,20 @@ def test_sums_of_columns_do_not_depend_on_which_are_kept(rng, monkeypatch, kept)
         np.testing.assert_array_equal(found, Columns().combine(kernel, X, rows, weights))
         np.testing.assert_allclose(found, kernel(X, X[rows]) @ weights, rtol=0.0, atol=1e-12 * len(rows))
         assert len(store._place) <= kept
+
+
+def test_an_interrupt_leaves_the_kept_columns_as_they_were(rng, monkeypatch):
+    X, kernel = rng.uniform(-1.0, 1.0, (50, 2)), SquaredExponential(0.7)
+    monkeypatch.setattr(columns, "_BYTES", 8 * len(X) * 4)  # room for four
+    store = Columns()
+    store.combine(kernel, X, np.arange(4), np.ones(4))
+
+    def interrupted(*points):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.combine(interrupted, X, np.array([10]), np.ones(1))
+    store.combine(kernel, X, np.array([11]), np.ones(1))
+    for row in (3, 2, 11, 10):
+        found = store.combine(kernel, X, np.array([row]), np.ones(1))
+        np.testing.assert_array_equal(found, Columns().combine(kernel, X, np.array([row]), np.ones(1)))
