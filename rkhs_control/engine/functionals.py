@@ -99,13 +99,8 @@ class Points(Functional):
 
     def residual(self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray) -> tuple[float, float]:
         # c'Kc = k0 (sum c)^2 - c'Dc with the fall D: where points are close together, so are the terms to zero
-        p = len(self.points)
-        D = np.empty((p + len(X), p + len(X)))
-        D[:p, :p] = kernel.fall(self.points, self.points)
-        D[:p, p:] = kernel.fall(self.points, X)
-        D[p:, :p] = D[:p, p:].T
-        D[p:, p:] = fall
-        return _quadratic_form(kernel, D, np.concatenate([self.coefficients, -weights]), n_dims=X.shape[1])
+        border = kernel.fall(self.points, np.concatenate([X, self.points]))
+        return _quadratic_form(kernel, self.n_dims, fall, border, np.concatenate([-weights, self.coefficients]))
 
     def precise_residual(self, kernel: Kernel, X: FloatArray, weights: FloatArray) -> tuple[float, float] | None:
         fall = kernel.precise_fall(np.concatenate([self.points, X]))
@@ -141,7 +136,7 @@ class Derivative(Functional):
     def residual(self, kernel: Kernel, X: FloatArray, fall: FloatArray, weights: FloatArray) -> tuple[float, float]:
         norm2 = self.squared_norm(kernel)
         products = self.row(kernel, X) * weights
-        square, square_error = _quadratic_form(kernel, fall, weights, n_dims=X.shape[1])
+        square, square_error = _quadratic_form(kernel, self.n_dims, fall, np.empty((0, len(X))), weights)
         value = exact_sum([norm2, -2.0 * exact_sum(products.tolist()), square])
         error = (
             2.0 * self.row_error(kernel) * float(np.abs(weights).sum())
@@ -157,9 +152,11 @@ def relative_error(kernel: Kernel, n_dims: int) -> float:
     return kernel.rounding(n_dims) + 8.0 * UNIT_ROUNDOFF
 
 
-def _quadratic_form(kernel: Kernel, D: FloatArray, c: FloatArray, n_dims: int) -> tuple[float, float]:
+def _quadratic_form(
+    kernel: Kernel, n_dims: int, D: FloatArray, border: FloatArray, c: FloatArray
+) -> tuple[float, float]:
     variance = within_range(kernel.variance, "the variance of a kernel")
-    return quadratic_form(variance, relative_error(kernel, n_dims), D, c)  # type: ignore[no-any-return]
+    return quadratic_form(variance, relative_error(kernel, n_dims), D, border, c)  # type: ignore[no-any-return]
 
 
 @njit(cache=True, nogil=True)
@@ -179,33 +176,47 @@ def _precise_form(fall, c):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def quadratic_form(variance, relative, D, c):  # type: ignore[no-untyped-def]
+def quadratic_form(variance, relative, D, border, c):  # type: ignore[no-untyped-def]
     """`c'Kc = k0 (sum c)^2 - c'Dc`, and a bound on its error; infinite where something overflows.
 
-    Of the symmetric `D`, only what is below its diagonal is looked at.
+    The last rows of the symmetric `D` are in `border`, so that a large matrix need not be copied to add a few. Only
+    what is below the diagonal is looked at.
     """
     size_weight = 0.0
     for weight in c:
         size_weight += abs(weight)
     total_weight = compiled_rounding.exact_sum(c)
     head = variance * (total_weight * total_weight)
-    total, size = _paired_sum(D, c)
-    underflow = UNDERFLOW * variance * (size_weight * size_weight) + LOST_PRODUCTS * (1.0 + variance)
+    total, size = _doubled_sum(D, border, c)
+    underflow = UNDERFLOW * variance * (size_weight * size_weight) + LOST_PRODUCTS * (1.0 + size_weight + variance)
     return head - total, 1.001 * (relative * (head + size) + underflow)
 
 
 @njit(cache=True, nogil=True)
-def _paired_sum(D, c):  # type: ignore[no-untyped-def]
-    """`sum_{a != b} c_a c_b D_ab` with Neumaier's compensation, and the sum of absolute values."""
-    total, lost, size = 0.0, 0.0, 0.0
-    for a in range(c.size):
+def _doubled_sum(D, border, c):  # type: ignore[no-untyped-def]
+    """`sum_{a != b} c_a c_b D_ab`, and the sum of absolute values.
+
+    Sums over columns are kept with what rounding loses (Knuth), all columns side by side, which compilers make fast;
+    their products with the weights are summed with Neumaier's compensation.
+    """
+    n, first = c.size, c.size - len(border)
+    sums, lost, sizes = np.zeros(n), np.zeros(n), np.zeros(n)
+    for a in range(n):
+        row, weight = D[a] if a < first else border[a - first], c[a]
         for b in range(a):
-            term = 2.0 * c[a] * c[b] * D[a, b]
+            term = weight * row[b]
+            before = sums[b]
+            after = before + term
+            added = after - before
+            lost[b] += (before - (after - added)) + (term - added)
+            sums[b] = after
+            sizes[b] += abs(term)
+    total, rest, size = 0.0, 0.0, 0.0
+    for b in range(n):
+        for part in (sums[b], lost[b]):
+            term = 2.0 * c[b] * part
             new = total + term
-            if abs(total) >= abs(term):
-                lost += (total - new) + term
-            else:
-                lost += (term - new) + total
+            rest += (total - new) + term if abs(total) >= abs(term) else (term - new) + total
             total = new
-            size += abs(term)
-    return total + lost, size
+        size += 2.0 * abs(c[b]) * sizes[b]
+    return total + rest, size

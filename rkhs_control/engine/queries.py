@@ -150,7 +150,7 @@ def _follow_queries(  # type: ignore[no-untyped-def]
         counts[query] = -1
         c, own_among, own_falls = queries.coefficients[query], queries.among[query], queries.falls[query]
         result = numbers[query]
-        norm2, _ = quadratic_form(variance, relative, own_among, c)
+        norm2, _ = quadratic_form(variance, relative, own_among, own_among[:0], c)
         if not norm2 > NOTHING * variance:
             continue
         is_moving = _represent(c, own_falls, variance, before, row) and has_before
@@ -271,20 +271,20 @@ def _proved(  # type: ignore[no-untyped-def]
             indices[k], weights[k] = order[a], weight
             steepest += abs(weight)
             k += 1
-    D, c, ends = np.empty((p + k, p + k)), np.empty(p + k), np.empty(k)
-    for a in range(p):
-        c[a] = coefficients[a]
-        for b in range(a):
-            D[a, b] = among[a, b]
+    D, border, c, ends = np.empty((k, k)), np.empty((p, k + p)), np.empty(k + p), np.empty(k)
     for a in range(k):
         i = indices[a]
-        c[p + a] = -weights[a]
+        c[a] = -weights[a]
         ends[a] = upper[i] if weights[a] > 0.0 else lower[i]
-        for b in range(p):
-            D[p + a, b] = falls[b, i]
         for b in range(a):
-            D[p + a, p + b] = fall[i, indices[b]]
-    square, error = quadratic_form(variance, relative, D, c)
+            D[a, b] = fall[i, indices[b]]
+        for q in range(p):
+            border[q, a] = falls[q, i]
+    for q in range(p):
+        c[k + q] = coefficients[q]
+        for b in range(q):
+            border[q, k + b] = among[q, b]
+    square, error = quadratic_form(variance, relative, D, border, c)
     total = up(max(square, 0.0) + error)
     if nugget > 0.0:
         total = up(total + up(nugget * dot_up(weights[:k], weights[:k])))
