@@ -191,8 +191,12 @@ class ConsistencyFrontier:
         """Breakpoints in ascending order, and the weights of the least norm there with their own norm."""
         places = np.unique(self.noise_bounds)
         places = places[np.unique(np.linspace(0, len(places) - 1, _MOST_PROOFS).astype(np.int64))]
-        witnesses = [least_norm_along(self._gram, *self._intervals(place)).witness for place in places]
-        return places, [(witness, witness.norm_up(self._gram, is_precise=True)) for witness in witnesses]
+        solution: LeastNorm | None = None
+        proofs = []
+        for place in places[::-1]:  # each search begins where the one before ended
+            solution = least_norm_along(self._gram, *self._intervals(place), solution)
+            proofs.append((solution.witness, solution.witness.norm_up(self._gram, is_precise=True)))
+        return places, proofs[::-1]
 
     @cached_property
     def _gram(self) -> Gram:
