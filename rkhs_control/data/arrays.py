@@ -73,10 +73,9 @@ def non_negative(value: float, name: str) -> float:
 
 def require_finite(array: FloatArray, name: str) -> None:
     """Refuse NaN, infinity and excessively large numbers, naming the first offending row."""
-    fine = np.abs(array) <= LARGEST
-    if np.all(fine):
+    if array.size == 0 or (array.max() <= LARGEST and array.min() >= -LARGEST):  # neither holds for NaN
         return
-    bad = np.argwhere(~fine)
+    bad = np.argwhere(~(np.abs(array) <= LARGEST))
     if array.ndim == 0:
         raise InputError(f"{name} must be finite (at most {LARGEST:g}); got {array}")
     first = tuple(int(i) for i in bad[0])
