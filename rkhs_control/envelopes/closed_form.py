@@ -37,20 +37,26 @@ class ClosedFormEnvelope(Envelope):
         self.data.require_two_sided()
 
     def upper_bounds(self, side: Side, functionals: Sequence[Functional]) -> list[UpperBound]:
-        return self._seen_from(side, map(self._middle_and_width, functionals))
+        return self._seen_from(side, self._middles_and_widths(functionals))
 
     def value_bounds(self, sides: Sequence[Side], Z: FloatArray) -> list[list[UpperBound]]:
-        found = [self._middle_and_width(Points.value(z)) for z in Z]
+        found = self._middles_and_widths([Points.value(z) for z in Z])
         return [self._seen_from(side, found) for side in sides]
 
     def _seen_from(self, side: Side, found: Iterable[tuple[float, float]]) -> list[UpperBound]:
         sign = -1.0 if side.is_mirrored else 1.0
         return [UpperBound(sum_up(sign * middle, width)) for middle, width in found]
 
-    def _middle_and_width(self, functional: Functional) -> tuple[float, float]:
-        """Centre and half-width of the bounds, which are symmetric."""
-        y, row = self.data.centre, functional.row(self.kernel, self.data.X)
-        weights = self.gram.spectrum.solve(row, self.nugget)
+    def _middles_and_widths(self, functionals: Sequence[Functional]) -> list[tuple[float, float]]:
+        """Centres and half-widths of the bounds, which are symmetric."""
+        rows = np.empty((len(functionals), len(self.data)))
+        for own, functional in zip(rows, functionals, strict=True):
+            own[:] = functional.row(self.kernel, self.data.X)
+        weights = np.ascontiguousarray(self.gram.spectrum.solve(rows.T, self.nugget).T)
+        return [self._middle_and_width(*pair) for pair in zip(functionals, weights, strict=True)]
+
+    def _middle_and_width(self, functional: Functional, weights: FloatArray) -> tuple[float, float]:
+        y = self.data.centre
         nominal = self._nominal(functional)
         offset = max(dot_up(y, weights) - nominal, nominal + dot_up(-y, weights))
         width = sum_up(
