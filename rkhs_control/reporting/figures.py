@@ -285,8 +285,16 @@ def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Cert
 def save_figure(figure: Any, folder: str | Path, name: str) -> None:
     """As `name.png` and `name.svg`."""
     with without_missing_glyphs():
+        settle_layout(figure)
         for ending in ("png", "svg"):
             figure.savefig(Path(folder) / f"{name}.{ending}", dpi=150)
+
+
+def settle_layout(figure: Any) -> None:
+    """Lay a finished figure out now, and not every time that it is saved, which would take longer than drawing it."""
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
 
 @contextmanager

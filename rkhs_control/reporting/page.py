@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .figures import without_missing_glyphs
+from .figures import settle_layout, without_missing_glyphs
 from .palette import dark_style
 from .text import marked_up, printable
 
@@ -102,6 +102,7 @@ class Picture:
 
         buffer = io.BytesIO()
         with rc_context({"svg.hashsalt": "rkhs_control"}), without_missing_glyphs():  # the same figure, the same bytes
+            settle_layout(self.figure)
             self.figure.savefig(buffer, format=ending, **settings)
         return buffer.getvalue()
 
