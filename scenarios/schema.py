@@ -100,6 +100,8 @@ class PlantData(Settings):
     """Noise on the recorded states, drawn uniformly up to this bound."""
     noise_bound: ByState
     """The noise bound that is assumed."""
+    initial_state_noise: ByState = 0.0
+    """The same for the initial states of runs, drawn uniformly up to this bound: zero where these are known."""
 
 
 class FileData(Settings):

@@ -17,6 +17,11 @@ def uniform(box: Box, shape: tuple[int, ...], rng: np.random.Generator) -> Float
     return rng.uniform(box.lower, box.upper, (*shape, box.n_dims))
 
 
+def measured(values: FloatArray, noise: float | FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Values with noise; where its bound is zero, no random numbers are drawn, and all other ones stay as they are."""
+    return values + rng.uniform(-1.0, 1.0, values.shape) * noise if np.any(noise) else values
+
+
 def spread(settings: PlantData, limits: Box) -> FloatArray:
     """Initial states inside the limits: on a grid, or evenly spread."""
     room = settings.inset * (limits.upper - limits.lower)
@@ -35,14 +40,17 @@ def spread(settings: PlantData, limits: Box) -> FloatArray:
 def record(
     plant: Plant, settings: PlantData, starts: FloatArray, inputs: FloatArray, rng: np.random.Generator
 ) -> Trajectories:
-    """Simulated runs, with noise on all states except the initial ones."""
+    """Simulated runs, with noise on all states; on the initial ones, only if they are said to be measured."""
     states = plant.simulate(starts, inputs)
     noise = by_name(settings.noise, plant.state_names, "plant.noise")
     states[:, 1:] += rng.uniform(-1.0, 1.0, states[:, 1:].shape) * noise
+    start_noise = by_name(settings.initial_state_noise, plant.state_names, "plant.initial_state_noise")
+    states[:, 0] = measured(starts, start_noise, rng)
     return Trajectories(
         states,
         inputs,
         noise_bound=by_name(settings.noise_bound, plant.state_names, "plant.noise_bound"),
+        initial_state_noise=start_noise,
         state_names=plant.state_names,
         input_names=plant.input_names,
         state_units=plant.state_units,

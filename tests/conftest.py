@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from plants import LENGTHSCALES, feedback_inputs, quadratic, recorded, swings
@@ -12,6 +14,12 @@ def pytest_addoption(parser):
         action="store_true",
         help="all random cases of containment, ties, tampering, loops and campaign, not only the first 3 %%",
     )
+
+
+def pytest_configure():
+    """Processes that run tests inherit this: threads inside their linear algebra would only wait for each other."""
+    for library in ("OPENBLAS", "MKL", "OMP"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items):

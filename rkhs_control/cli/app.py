@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 import warnings
 from functools import partial
 from pathlib import Path
@@ -24,7 +26,13 @@ from .peers import bench_peers
 
 
 class _Commands(TyperGroup):
-    """Shows switches as switches, without a type."""
+    """Shows switches as switches, without a type, and paragraphs of help as wide as the screen."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help:
+            command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.help))
+        return command
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)
@@ -45,7 +53,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-bench_app = typer.Typer(help="Measure speed against named alternatives, all in one run.", no_args_is_help=True)
+bench_app = typer.Typer(
+    cls=_Commands, help="Measure speed against named alternatives, all in one run.", no_args_is_help=True
+)
 app.add_typer(bench_app, name="bench")
 
 INTERRUPTED = 130

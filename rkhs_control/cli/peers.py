@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,10 @@ from rich.table import Column, Table
 
 from .options import ALL_CORES, Cluster, Jobs, workers
 
+_SENTENCES = ("assumes", "promises")
+_COLUMNS = (*_SENTENCES, "coverage", "half-width", "decided", "wrong", "ms", "violations")
+_WIDTH = 120
+"""What one table with all columns takes."""
 _NOTES = (
     "coverage: share of the intervals, one per state and step, that hold the true value; a promise about measurements "
     "counts as kept if the true value is inside",
@@ -49,8 +54,8 @@ def bench_peers(
     """Other methods on the reactor's recordings and questions: what each promises beside what it does.
 
     Gaussian processes (scikit-learn), conformal prediction (MAPIE), Lipschitz set membership, the conic programme,
-    multi-stage MPC (do-mpc) and direct data-driven MPC; `pip install rkhs_control[peers]` brings what they need. Exit
-    code 1 if a verdict of ours is wrong.
+    multi-stage MPC (do-mpc) and direct data-driven MPC, all installed by the package's extra "peers". Exit code 1 if
+    a verdict of ours is wrong.
     """
     from ..peers import neighbours
     from ..peers.bench import Size, run
@@ -63,13 +68,16 @@ def bench_peers(
     require_writable(json_file)
     folder = ResultFolder.of("peers", out).folder
     screen = Console()
+    if not screen.is_terminal:
+        screen = Console(width=max(screen.width, _WIDTH))
     began = time.perf_counter()
     with workers(jobs, cluster, context) as n_jobs, progress_bars(screen) as announce:
         work = Work(seed, n_jobs, announce)
         scores = [asdict(score) for score in run(work, Size(plans, min(conic, plans), loops, steps))]
         published = [asdict(row) for row in neighbours.run(work)]
     seconds = time.perf_counter() - began
-    screen.print(peers_table(scores))
+    for table in peers_tables(scores, screen.width):
+        screen.print(table)
     for note in _NOTES:
         screen.print(note, highlight=False, soft_wrap=True)
     screen.print(better_table(scores))
@@ -91,33 +99,34 @@ def is_ours(score: dict[str, Any]) -> bool:
     return str(score["name"]).startswith("ours")
 
 
-def peers_table(scores: list[dict[str, Any]]) -> Table:
-    """A row per method; a dash where a column does not apply."""
-    table = Table(
-        Column("method", min_width=18),
-        Column("assumes", min_width=18),
-        Column("promises", min_width=18),
-        Column("coverage", justify="right", no_wrap=True),
-        Column("half-width", justify="right", no_wrap=True),
-        Column("decided", justify="right", no_wrap=True),
-        Column("wrong", justify="right", no_wrap=True),
-        Column("ms", justify="right", no_wrap=True),
-        Column("violations", justify="right", no_wrap=True),
-        title="The reactor: the same recordings and the same questions",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
+def peers_tables(scores: list[dict[str, Any]], width: int) -> list[Table]:
+    """A row per method, a dash where a column does not apply; in two tables where one would be cut off."""
+    said, measured = _COLUMNS[:3], _COLUMNS[3:]
+    parts = [_COLUMNS] if width >= _WIDTH else [said, measured]
+    return [_table(scores, part) for part in parts]
+
+
+def _table(scores: list[dict[str, Any]], names: Sequence[str]) -> Table:
+    columns = [
+        Column(name, min_width=18) if name in _SENTENCES else Column(name, justify="right", no_wrap=True)
+        for name in names
+    ]
+    title = "The reactor: the same recordings and the same questions"
+    table = Table(Column("method", min_width=18), *columns, title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for score in scores:
-        table.add_row(*(escape(score[key]) for key in ("name", "assumes", "promises")), *_cells(score))
+        cells = _cells(score)
+        table.add_row(escape(score["name"]), *(cells[name] for name in names))
     return table
 
 
-def _cells(score: dict[str, Any]) -> list[str]:
+def _cells(score: dict[str, Any]) -> dict[str, str]:
     none = "-"
     judged, widths = score["coverage"] is not None, score["half_widths"] or ()
     looped = score["n_violating"] is not None
     failed = f"\n{score['n_failed']} failed" if score["n_failed"] else ""
-    return [
+    cells = [
+        escape(score["assumes"]),
+        escape(score["promises"]),
         share_text(score["coverage"]) + f"\n{score['n_plans']:,} plans" if judged else none,
         "\n".join(f"{width:.4f}" for width in widths) if judged else none,
         f"{score['n_certified']:,} safe\n{score['n_refuted']:,} unsafe" if judged else none,
@@ -127,6 +136,7 @@ def _cells(score: dict[str, Any]) -> list[str]:
         else f"{score['milliseconds']:,.{1 if score['milliseconds'] < 100 else 0}f}",
         f"{score['n_violating']:,}\nof {score['n_loop_states']:,}{failed}" if looped else none,
     ]
+    return dict(zip(_COLUMNS, cells, strict=True))
 
 
 def share_text(share: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -126,5 +127,7 @@ def _controller(peer: MultiStageController) -> Any:
         controller.set_nl_cons(f"below_{name}", -x[i], ub=-states.lower[i], **soft)
     values = {name: np.array(SHARES) * getattr(plant, name) for name in rates}
     controller.set_uncertainty_values(**values)
-    controller.setup()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of CasADi 3.8, about how do-mpc calls it
+        controller.setup()
     return controller

@@ -292,8 +292,9 @@ def save_figure(figure: Any, folder: str | Path, name: str) -> None:
 
 def settle_layout(figure: Any) -> None:
     """Lay a finished figure out now, and not every time that it is saved, which would take longer than drawing it."""
-    if figure.get_layout_engine() is not None:
-        figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
         figure.set_layout_engine("none")
 
 

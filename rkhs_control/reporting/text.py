@@ -15,6 +15,8 @@ _SCIENTIFIC = r"(?<![\w.])(\d+(?:\.\d+)?)e([-+])0*(\d+)(?!\w)"  # with a sign, u
 
 def printable(text: str) -> str:
     """Spell out characters that control a terminal or reverse the direction of text."""
+    if text.isprintable():
+        return text
     return "".join(c.encode("unicode_escape").decode() if _is_control(c) else c for c in text)
 
 

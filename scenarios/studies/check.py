@@ -14,6 +14,7 @@ from ...certificates.certificate import Verdict
 from ...reporting import Section, Table
 from ..material import OPTIMAL, Source, plan_from
 from ..schema import GENERAL, Scenario, Settings
+from ..simulated import measured
 from .kind import Kind, Outcome, Run, Task
 from .plans import certify_all
 
@@ -93,7 +94,8 @@ def run(n_plans: int, task: Task) -> CheckOutcome:
     began = time.perf_counter()
     certificates = certify_all(task, OPTIMAL, list(x0), list(inputs), stage="certifying random plans")
     seconds = time.perf_counter() - began
-    truths = material.plant.simulate(x0, inputs)[:, 1:]
+    starts = measured(x0, material.start_noise(task.scenario), work.rng)
+    truths = material.plant.simulate(starts, inputs)[:, 1:]
     verdicts = [certificate.verdict for certificate in certificates]
     feasible = np.all(limits.contains(truths), axis=1).tolist()
     return CheckOutcome(

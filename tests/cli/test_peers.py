@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from rkhs_control.cli import app as cli
-from rkhs_control.cli.peers import better_table, is_ours, neighbours_table, peers_figure, peers_table, share_text
+from rkhs_control.cli.peers import better_table, is_ours, neighbours_table, peers_figure, peers_tables, share_text
 from rkhs_control.peers import base
 from rkhs_control.peers.contest import Score
 
@@ -18,14 +18,24 @@ SCORES = [
 ]
 
 
-def printed(thing):
-    screen = Console(width=200, record=True, file=io.StringIO())
-    screen.print(thing)
+def printed(*things, width=200):
+    screen = Console(width=width, record=True, file=io.StringIO())
+    for thing in things:
+        screen.print(thing)
     return screen.export_text()
 
 
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_no_column_is_cut_off(width):
+    tables = peers_tables(SCORES, width)
+    text = printed(*tables, width=width)
+    assert len(tables) == (2 if width < 120 else 1)
+    for header in ("promises", "coverage", "half-width", "decided", "wrong", "ms", "violations"):
+        assert header in text.split()
+
+
 def test_table_has_promise_beside_coverage_and_dashes_where_nothing_applies():
-    text = printed(peers_table(SCORES))
+    text = printed(*peers_tables(SCORES, 200))
     for part in ("certainty", "99.99 %", "0.0100", "3 safe", "of 80", "4 plans"):
         assert part in text
     row = next(line for line in text.splitlines() if line.strip().startswith("a controller"))
