@@ -2,7 +2,8 @@
 
 Arrays are longer than the active set, whose size is the argument `n`; `order` lists its points, `alpha` their weights
 in that order, and `sign` says of every point whether it sits on its upper end (1), its lower end (-1) or is not active.
-`solved` is `L^-1 b` for the rates `b` at which the ends of the active points move, kept up to date with `L`.
+The diagonal of `L` is kept as reciprocals, which spares the many triangular solves their divisions. `solved` is
+`L^-1 b` for the rates `b` at which the ends of the active points move, kept up to date with `L`.
 
 Compiling takes time. Integers begin as `np.int64(0)`, not 0, for which numba would compile what they are passed to a
 second time; and loops stand where array expressions would compile their broadcasting with them.
@@ -36,14 +37,14 @@ def forward(L, n, x):
         total = x[i]
         for j in range(i):
             total -= L[i, j] * x[j]
-        x[i] = total / L[i, i]
+        x[i] = total * L[i, i]
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDER)
 def backward(L, n, x):
     """`x <- L^-T x`."""
     for i in range(n - 1, -1, -1):
-        x[i] /= L[i, i]
+        x[i] *= L[i, i]
         scale = x[i]
         for j in range(i):
             x[j] -= L[i, j] * scale
@@ -82,10 +83,10 @@ def drop(L, order, n, alpha, sign, solved, position):
         for b in range(a + 2):
             L[a, b] = L[a + 1, b]
     for i in range(position, n - 1):
-        a, b = L[i, i], L[i, i + 1]
-        r = np.sqrt(a * a + b * b)
-        c, s = a / r, b / r
-        L[i, i] = r
+        a, b = L[i, i], 1.0 / L[i, i + 1]  # below the diagonal, and on it, before the rows moved up
+        inverse = 1.0 / np.sqrt(a * a + b * b)
+        c, s = a * inverse, b * inverse
+        L[i, i] = inverse
         x, y = solved[i], solved[i + 1]
         solved[i] = c * x + s * y
         solved[i + 1] = c * y - s * x
@@ -134,12 +135,12 @@ def enter(K, L, order, n, alpha, sign, solved, new, side, end_rate, violation):
         if not is_dependent:
             violation -= step * distance2
         n = drop(L, order, n, alpha, sign, solved, leaving)
-    L[n, n] = np.sqrt(distance2)
+    L[n, n] = 1.0 / np.sqrt(distance2)
     solved[n] = end_rate
     for a in range(n):
         L[n, a] = column[a]
         solved[n] -= column[a] * solved[a]
-    solved[n] /= L[n, n]
+    solved[n] *= L[n, n]
     order[n], sign[new], alpha[n] = new, side, gained
     return n + 1, True
 

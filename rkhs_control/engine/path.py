@@ -47,7 +47,7 @@ class ActiveSet(NamedTuple):
     order: IndexArray
     sides: IndexArray
     factor: FloatArray
-    """`L` with `L L' = K_AA`."""
+    """`L` with `L L' = K_AA`, with the reciprocals of its diagonal."""
     weights: FloatArray
 
     def mirrored(self) -> ActiveSet:

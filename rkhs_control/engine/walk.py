@@ -22,7 +22,7 @@ STALLED = 4
 """Many events coincide here, and the path may circle among them: it has to go on from a hair ahead."""
 _UNDERWAY = -1
 
-_REFRESH_EVERY = 24
+_REFRESH_EVERY = 96
 # After so many steps of no length in a row, the walk stalls.
 _PATIENCE = 4
 

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scipy.linalg import solve_triangular
-
 from ..arithmetic.rounding import UNIT_ROUNDOFF
 from ..data.arrays import FloatArray, positive
 from ..engine import path, walk
+from ..engine.active_set import forward
 from ..engine.functionals import Functional
 from ..engine.least_norm import LeastNorm
 from ..engine.witness import Witness
@@ -45,7 +44,8 @@ class AlternatingEnvelope(Envelope):
         row = functional.row(self.kernel, self.data.X)
         norm2 = functional.squared_norm(self.kernel)
         # A tenth of the best lambda for the projection onto the active points of the start, to which more will come
-        projected = solve_triangular(start.active.factor, row[start.indices], lower=True)
+        projected = row[start.indices]
+        forward(start.active.factor, len(projected), projected)
         distance2 = max(norm2 - float(projected @ projected), UNIT_ROUNDOFF * norm2)
         multiplier = max(0.1 * math.sqrt(distance2) / (2.0 * self.radius), 1e-200)
         best = UpperBound(math.inf)
