@@ -188,28 +188,39 @@ def region_figure(
     return figure
 
 
-def loops_figure(by_controller: Mapping[str, Sequence[FloatArray]], limits: Box, runs: Trajectories) -> Any:
-    """Closed loops, `(n_steps + 1, n_states)` each: rows are states, columns controllers; violations are marked."""
-    figure, panels = panels_of(runs.n_states, len(by_controller), width=4.0, height=2.2, sharex=True, sharey="row")
-    for column, (name, loops) in enumerate(by_controller.items()):
+def loops_figure(
+    by_controller: Mapping[str, Sequence[FloatArray]], limits: Box, runs: Trajectories, *, per_row: int | None = None
+) -> Any:
+    """Closed loops, `(n_steps + 1, n_states)` each: a panel per controller and state; violations are marked.
+
+    States are below each other, controllers side by side, at most `per_row` of them.
+    """
+    per_row = per_row or len(by_controller)
+    n_rows = runs.n_states * -(-len(by_controller) // per_row)
+    figure, panels = panels_of(n_rows, per_row, width=4.0, height=2.2, sharex=True)
+    for number, (name, loops) in enumerate(by_controller.items()):
+        row, column = divmod(number, per_row)
+        mine = panels[row * runs.n_states : (row + 1) * runs.n_states, column]
         outside = sum(int((~limits.contains(states[1:])).sum()) for states in loops)
-        panels[0][column].set_title(f"{name}: {outside} violations")
+        mine[0].set_title(f"{name}: {outside} violations")
         clock = Clock.of(runs, max(len(states) for states in loops) - 1)
-        panels[-1][column].set_xlabel(clock.label)
-        for state in range(runs.n_states):
-            axes = panels[state][column]
+        panels[-1, column].set_xlabel(clock.label)
+        for state, axes in enumerate(mine):
+            if number > 0:
+                axes.sharey(panels[state, 0])
+                axes.tick_params(labelleft=column == 0)
             for states in loops:
                 times = clock.per_step * np.arange(len(states))
-                axes.plot(times, states[:, state], color=BLUE, linewidth=0.6, alpha=0.6)
+                axes.plot(times, states[:, state], color=BLUE, linewidth=0.7, alpha=0.75, rasterized=True)
                 bad = np.flatnonzero(
                     (states[:, state] < limits.lower[state]) | (states[:, state] > limits.upper[state])
                 )
-                axes.plot(times[bad], states[bad, state], ".", color=RED, markersize=5)
+                axes.plot(times[bad], states[bad, state], ".", color=RED, markersize=5, rasterized=True)
             for end in (limits.lower[state], limits.upper[state]):
                 if np.isfinite(end):
                     axes.axhline(end, **LIMIT)
-    for state in range(runs.n_states):
-        panels[state][0].set_ylabel(state_label(runs, state))
+    for row, first in enumerate(panels[:, 0]):
+        first.set_ylabel(state_label(runs, row % runs.n_states))
     return figure
 
 
@@ -282,12 +293,16 @@ def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Cert
     return figure
 
 
+DPI = 150
+"""Of pictures, and of those parts of drawings that are pictures."""
+
+
 def save_figure(figure: Any, folder: str | Path, name: str) -> None:
     """As `name.png` and `name.svg`."""
     with without_missing_glyphs():
         settle_layout(figure)
         for ending in ("png", "svg"):
-            figure.savefig(Path(folder) / f"{name}.{ending}", dpi=150)
+            figure.savefig(Path(folder) / f"{name}.{ending}", dpi=DPI)
 
 
 def settle_layout(figure: Any) -> None:

@@ -15,11 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .figures import settle_layout, without_missing_glyphs
+from .figures import DPI, settle_layout, without_missing_glyphs
 from .palette import dark_style
 from .text import marked_up, printable
 
-_LARGEST_SVG = 400_000  # bytes; above this, a picture of dots is smaller
+_LARGEST_SVG = 400_000  # bytes; above this, a picture of dots may be much smaller
 _WIDE = 700  # CSS pixels; wider pictures have several panels, and would not be legible if a phone shrank them
 _COLUMNS = 10  # of steps in a table
 _NUMBER = re.compile(r"–|[-+−≥]?\s?[\d,.]+(e[-+]?\d+)?( ?[%×])?( of [\d,]+)?")
@@ -80,11 +80,13 @@ class Picture:
     @property
     def source(self) -> str:
         """The figure itself, as a data URL; a drawing follows the reader's dark mode."""
-        drawing = self._as("svg", metadata={"Date": None})
+        drawing = self._as("svg", metadata={"Date": None}, dpi=DPI)
         drawing = drawing.replace(b"</style>", f" {dark_style()}</style>".encode(), 1)
-        if len(drawing) <= _LARGEST_SVG:
-            return "data:image/svg+xml;base64," + base64.b64encode(drawing).decode()
-        return "data:image/png;base64," + base64.b64encode(self._as("png", dpi=150)).decode()
+        if len(drawing) > _LARGEST_SVG:
+            dots = self._as("png", dpi=DPI)
+            if 2 * len(dots) < len(drawing):
+                return "data:image/png;base64," + base64.b64encode(dots).decode()
+        return "data:image/svg+xml;base64," + base64.b64encode(drawing).decode()
 
     @property
     def size(self) -> tuple[int, int]:

@@ -168,7 +168,7 @@ class ForeverOutcome(Outcome):
         material = self.task.material
         return {
             "forever": region_for_ever_figure(self.region),
-            "filtered_loops": loops_figure(shown, material.limits.states, material.runs),
+            "filtered_loops": loops_figure(shown, material.limits.states, material.runs, per_row=2),
         }
 
     def write(self, folder: Path) -> None:

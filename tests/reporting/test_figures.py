@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 import rkhs_control as rc
 from rkhs_control.reporting import figures
+from rkhs_control.reporting.page import Picture
 
 
 @pytest.fixture
@@ -90,3 +91,17 @@ def test_figures_compare_methods_side_by_side_and_are_kept_twice(certificate, tr
     figures.save_figure(figure, tmp_path, "time")
     assert (tmp_path / "time.png").read_bytes().startswith(b"\x89PNG")
     assert "</svg>" in (tmp_path / "time.svg").read_text()
+
+
+def test_many_loops_are_a_drawing_with_few_panels_side_by_side(predictor, rng):
+    names = ["first", "first, filtered", "second", "second, filtered"]
+    loops = {name: list(rng.uniform(0.4, 3.2, (40, 300, 2))) for name in names}
+    figure = figures.loops_figure(loops, rc.Box([1.0, 0.5], [3.0, 2.0]), predictor.runs, per_row=2)
+    assert len(figure.axes) == 2 * len(names)
+    for number, name in enumerate(names):
+        row, column = divmod(number, 2)
+        panel = figure.axes[4 * row + column]
+        outside = sum(int(((s[1:] < [1.0, 0.5]) | (s[1:] > [3.0, 2.0])).any(axis=1).sum()) for s in loops[name])
+        assert panel.get_title() == f"{name}: {outside} violations"
+        assert panel.get_ylim() == figure.axes[0].get_ylim()
+    assert Picture(figure, "Loops.").source.startswith("data:image/svg+xml")  # so that it can turn dark
