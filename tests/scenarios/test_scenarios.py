@@ -111,6 +111,21 @@ def test_plans_that_break_input_limits_say_nothing_about_the_assumptions():
     assert check.n_wrong == 0
 
 
+def test_measured_initial_states_are_off_by_at_most_their_bound_and_boxes_allow_for_it():
+    small = {**SMALL["cstr"], "study.region": [1, 1], "predictor.compare_affine_prior": False}
+    known, measured = (
+        run_study(*load_scenario("cstr", {**small, "plant.initial_state_noise": noise}), Work(1))
+        for noise in (0.0, 0.05)
+    )
+    starts = known.material.runs.states[:, 0]  # a grid
+    off = np.abs(measured.material.runs.states[:, 0] - starts)
+    assert 0.04 < off.max() <= 0.05 * (1.0 + 1e-12)
+    np.testing.assert_array_equal(measured.material.runs.initial_state_noise, [0.05, 0.05])
+    check = measured.find(CheckOutcome)
+    assert check.n_inside == check.n_states == 90
+    assert check.n_wrong == 0
+
+
 def test_an_unknown_state_makes_closed_loops_and_designs_more_careful():
     """The controller is told a wrong state; what it promises holds for the true one."""
     small = {"plant.horizon": 2, "plant.exploration_runs": 100, "plant.runs": [6, 6], "closed_loop.runs": 4}
