@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..data.arrays import FloatArray
+from ..data.arrays import FloatArray, distinct_rows
 from ..data.observations import Observations
 from ..data.splits import blocks_apart
 from ..data.trajectories import Trajectories
@@ -108,7 +108,7 @@ def nominal(
 
 def _blocks(runs: Trajectories, n: int, folds: int) -> list[Fold]:
     """Folds of distinct arguments whose windows share no samples."""
-    first = np.sort(np.unique(runs.arguments(n), axis=0, return_index=True)[1])
+    first, _ = distinct_rows(runs.arguments(n))
     reach = runs.horizon + runs.shape.lead if runs.is_windowed else 0
     return blocks_apart(runs.origins[first], reach, min(folds, len(first)))
 

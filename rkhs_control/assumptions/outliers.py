@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.arrays import FloatArray
+from ..data.arrays import FloatArray, distinct_rows
 from ..data.observations import Observations
 from ..data.trajectories import Trajectories
 from ..engine.gram import Gram
@@ -229,14 +229,13 @@ def _intervals(runs: Trajectories, n: int, i: int, prior: Prior) -> tuple[Observ
     lies between theirs.
     """
     half = measurement_bound(runs, n, i) + (0.0 if prior is None else prior.change(runs.initial_state_noise))
-    Z = runs.arguments(n) + 0.0
+    Z = runs.arguments(n)
     values, halves = residual(prior, Z, runs.states[:, n, i], half)
-    _, first, group = np.unique(Z, axis=0, return_index=True, return_inverse=True)
-    rows = np.argsort(np.argsort(first))[group.ravel()]  # in the order in which arguments first appear
+    first, rows = distinct_rows(Z)
     lower, upper = np.full(len(first), -np.inf), np.full(len(first), np.inf)
     np.maximum.at(lower, rows, values - halves)
     np.minimum.at(upper, rows, values + halves)
-    data = Observations.from_intervals(Z[np.sort(first)], np.minimum(lower, upper), np.maximum(lower, upper))
+    data = Observations.from_intervals(Z[first], np.minimum(lower, upper), np.maximum(lower, upper))
     return data, rows.tolist()
 
 

@@ -116,6 +116,14 @@ def as_rows(rows: npt.ArrayLike, size: int, name: str) -> IndexArray:
         raise InputError(f"{name} must be indices below {size} or a mask of that length ({error})") from None
 
 
+def distinct_rows(points: FloatArray) -> tuple[IndexArray, IndexArray]:
+    """The first row of every distinct point, in order, and the number of the point that each row has."""
+    numbers: dict[bytes, int] = {}
+    signless = points + 0.0  # 0 and -0 are the same point
+    number = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in signless], dtype=np.intp)
+    return np.unique(number, return_index=True)[1], number
+
+
 def listed(values: Iterable[float | str], most: int = 6) -> str:
     """`0.06, 0.05`: the first few, to keep a `repr` short, with the total number if there are more."""
     texts = [value if isinstance(value, str) else f"{value:.6g}" for value in values]

@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from ..arithmetic.rounding import add_down, add_up, up
 from ..errors import ContradictoryDataError, InputError
-from .arrays import FloatArray, as_floats, as_points, as_rows, as_vector, non_negative, require_finite
+from .arrays import (
+    FloatArray,
+    as_floats,
+    as_points,
+    as_rows,
+    as_vector,
+    distinct_rows,
+    non_negative,
+    require_finite,
+)
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -86,14 +95,12 @@ class Observations:
         high: FloatArray,
         noise: FloatArray,
     ) -> None:
-        distinct, first, group = np.unique(inputs, axis=0, return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))  # keep the order in which inputs first appear
-        group = rank[group.reshape(-1)][rows]
-        lower = np.full(len(distinct), -np.inf)
-        upper = np.full(len(distinct), np.inf)
+        first, number = distinct_rows(inputs)
+        group = number[rows]
+        lower, upper = np.full(len(first), -np.inf), np.full(len(first), np.inf)
         np.maximum.at(lower, group, low)
         np.minimum.at(upper, group, high)
-        X = np.ascontiguousarray(inputs[np.sort(first)])
+        X = np.ascontiguousarray(inputs[first])
         _refuse_contradictions(X, lower, upper, group, rows, low, high, noise)
         for array in (X, lower, upper):
             array.setflags(write=False)

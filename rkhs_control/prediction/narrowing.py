@@ -24,7 +24,7 @@ import numpy as np
 from ..arithmetic.rounding import UNIT_ROUNDOFF, enlarged, up
 from ..assumptions.intervals import measurement_bound, uncertainty
 from ..assumptions.priors import Prior, residual
-from ..data.arrays import FloatArray, IndexArray
+from ..data.arrays import FloatArray, IndexArray, distinct_rows
 from ..data.observations import Observations
 from ..data.trajectories import Trajectories
 from ..engine.functionals import Derivative
@@ -140,8 +140,7 @@ class UncertainSamples:
     @cached_property
     def _groups(self) -> tuple[IndexArray, IndexArray]:
         """The first row of every distinct argument, in order, and which of these each row has."""
-        _, first, group = np.unique(self.Z, axis=0, return_index=True, return_inverse=True)
-        return np.sort(first), np.argsort(np.argsort(first))[group.reshape(-1)]
+        return distinct_rows(self.Z)
 
     def observations(self, widening: FloatArray) -> Observations:
         """The intervals, widened by a given amount for every distinct argument."""
