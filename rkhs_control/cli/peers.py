@@ -19,8 +19,6 @@ from .options import ALL_CORES, Cluster, Jobs, workers
 
 _SENTENCES = ("assumes", "promises")
 _COLUMNS = (*_SENTENCES, "coverage", "half-width", "decided", "wrong", "ms", "violations")
-_WIDTH = 120
-"""What one table with all columns takes."""
 _NOTES = (
     "coverage: share of the intervals, one per state and step, that hold the true value; a promise about measurements "
     "counts as kept if the true value is inside",
@@ -68,16 +66,14 @@ def bench_peers(
     require_writable(json_file)
     folder = ResultFolder.of("peers", out).folder
     screen = Console()
-    if not screen.is_terminal:
-        screen = Console(width=max(screen.width, _WIDTH))
     began = time.perf_counter()
     with workers(jobs, cluster, context) as n_jobs, progress_bars(screen) as announce:
         work = Work(seed, n_jobs, announce)
         scores = [asdict(score) for score in run(work, Size(plans, min(conic, plans), loops, steps))]
         published = [asdict(row) for row in neighbours.run(work)]
     seconds = time.perf_counter() - began
-    for table in peers_tables(scores, screen.width):
-        screen.print(table)
+    for table in peers_tables(scores, screen.width if screen.is_terminal else None):
+        Console(width=max(screen.width, least_width(table))).print(table)
     for note in _NOTES:
         screen.print(note, highlight=False, soft_wrap=True)
     screen.print(better_table(scores))
@@ -99,23 +95,32 @@ def is_ours(score: dict[str, Any]) -> bool:
     return str(score["name"]).startswith("ours")
 
 
-def peers_tables(scores: list[dict[str, Any]], width: int) -> list[Table]:
-    """A row per method, a dash where a column does not apply; in two tables where one would be cut off."""
-    said, measured = _COLUMNS[:3], _COLUMNS[3:]
-    parts = [_COLUMNS] if width >= _WIDTH else [said, measured]
-    return [_table(scores, part) for part in parts]
+def peers_tables(scores: list[dict[str, Any]], width: int | None) -> list[Table]:
+    """A row per method, a dash where a column does not apply; in two tables where one would be wider than `width`."""
+    whole = _table(scores, _COLUMNS)
+    if width is None or least_width(whole) <= width:
+        return [whole]
+    return [_table(scores, part) for part in (_COLUMNS[:3], _COLUMNS[3:])]
+
+
+def least_width(table: Table) -> int:
+    """Below this, columns would be cut off."""
+    return Console(width=1000).measure(table).minimum
 
 
 def _table(scores: list[dict[str, Any]], names: Sequence[str]) -> Table:
-    columns = [
-        Column(name, min_width=18) if name in _SENTENCES else Column(name, justify="right", no_wrap=True)
-        for name in names
-    ]
+    rows = [_cells(score) for score in scores]
+    columns = [Column("method", min_width=18)]
+    for name in names:
+        if name in _SENTENCES:
+            columns.append(Column(name, min_width=18))
+        else:
+            longest = max(len(line) for row in rows for line in [name, *row[name].split("\n")])
+            columns.append(Column(name, justify="right", no_wrap=True, min_width=longest))
     title = "The reactor: the same recordings and the same questions"
-    table = Table(Column("method", min_width=18), *columns, title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for score in scores:
-        cells = _cells(score)
-        table.add_row(escape(score["name"]), *(cells[name] for name in names))
+    table = Table(*columns, title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for score, row in zip(scores, rows, strict=True):
+        table.add_row(escape(score["name"]), *(row[name] for name in names))
     return table
 
 

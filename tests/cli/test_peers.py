@@ -6,7 +6,15 @@ import pytest
 from rich.console import Console
 
 from rkhs_control.cli import app as cli
-from rkhs_control.cli.peers import better_table, is_ours, neighbours_table, peers_figure, peers_tables, share_text
+from rkhs_control.cli.peers import (
+    better_table,
+    is_ours,
+    least_width,
+    neighbours_table,
+    peers_figure,
+    peers_tables,
+    share_text,
+)
 from rkhs_control.peers import base
 from rkhs_control.peers.contest import Score
 
@@ -25,13 +33,14 @@ def printed(*things, width=200):
     return screen.export_text()
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize("width", [80, 120, 200, None])
 def test_no_column_is_cut_off(width):
-    tables = peers_tables(SCORES, width)
-    text = printed(*tables, width=width)
-    assert len(tables) == (2 if width < 120 else 1)
-    for header in ("promises", "coverage", "half-width", "decided", "wrong", "ms", "violations"):
-        assert header in text.split()
+    long = {**SCORES[0], "n_loop_states": 2_000_000, "milliseconds": 50_672.0, "n_certified": 1_386, "n_plans": 12_500}
+    tables = peers_tables([long, *SCORES], width)
+    text = printed(*tables, width=max(map(least_width, tables)) if width is None else width)
+    assert len(tables) == (2 if width in (80, 120) else 1)
+    for part in ("promises", "coverage", "half-width", "decided", "wrong", "ms", "violations", "2,000,000", "12,500"):
+        assert part in text.split()
 
 
 def test_table_has_promise_beside_coverage_and_dashes_where_nothing_applies():
