@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
-import re
 import warnings
 from functools import partial
 from pathlib import Path
@@ -14,36 +12,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from typer.core import TyperGroup
 
 from .. import __version__
 from ..errors import InputError, RkhsControlError, RowOrderWarning
 from .doctor import doctor, show_doubts
 from .explore import explore
 from .first import example, list_scenarios
-from .options import ALL_CORES, Cluster, Fresh, Jobs, Set, parsed, workers
+from .options import ALL_CORES, Cluster, Commands, Fresh, Jobs, Set, parsed, workers
 from .peers import bench_peers
 
-
-class _Commands(TyperGroup):
-    """Shows switches as switches, without a type, and paragraphs of help as wide as the screen."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        command = super().get_command(ctx, cmd_name)
-        if command is not None and command.help:
-            command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.help))
-        return command
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        parameters: list[Any] = super().get_params(ctx)
-        for parameter in parameters:
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
-        return parameters
-
-
 app = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     help="Will this planned input sequence keep the real plant within its limits? Answers from recorded data.",
     epilog="Start with `rkhs-control run cstr`. For your own data: `rkhs-control example my_plant` writes a scenario, "
     "recorded runs and a plan to start from; then `rkhs-control certify my_plant/scenario.toml --plan "
@@ -54,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 bench_app = typer.Typer(
-    cls=_Commands, help="Measure speed against named alternatives, all in one run.", no_args_is_help=True
+    cls=Commands, help="Measure speed against named alternatives, all in one run.", no_args_is_help=True
 )
 app.add_typer(bench_app, name="bench")
 

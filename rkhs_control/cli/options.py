@@ -1,14 +1,17 @@
-"""Options shared by several commands, and how they are parsed."""
+"""What commands share: how they show their help, their common options, and how these are parsed."""
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import InputError
 
@@ -32,6 +35,25 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a key of the scenario: --set 'limits.states.c_A=[1.0, 2.7]'. Repeatable."),
 ]
+
+
+class Commands(TyperGroup):
+    """A group of commands whose help reads well."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name, with paragraphs as wide as the screen."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help:
+            command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.help))
+        return command
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Options and arguments, with switches shown as switches, without a type."""
+        parameters: list[Any] = super().get_params(ctx)
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
 
 
 def parsed(changes: list[str] | None) -> dict[str, Any]:

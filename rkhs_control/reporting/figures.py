@@ -22,6 +22,8 @@ from ..data.trajectories import Trajectories
 from .labels import Clock, short_name, state_label, typeset
 from .palette import BLUE, GREEN, LIMIT, ORANGE, PINK, RED, START, TRUTH, VERDICTS
 
+DPI = 150
+"""Of pictures, and of those parts of drawings that are pictures."""
 _LONGEST_LABEL = 48
 _DOT: dict[str, Any] = {"color": BLUE, "marker": "o", "markersize": 3, "linestyle": "none"}
 
@@ -291,10 +293,6 @@ def sampling_figure(counts: Sequence[int], by_choice: Mapping[str, Sequence[Cert
     panels[1].set_ylim(shown.min() - 0.1 * np.ptp(shown), shown.max() + 0.1 * np.ptp(shown))  # far limits are left out
     panels[1].set_title(f"the plan before and after {counts[-1]} experiments")
     return figure
-
-
-DPI = 150
-"""Of pictures, and of those parts of drawings that are pictures."""
 
 
 def save_figure(figure: Any, folder: str | Path, name: str) -> None:
