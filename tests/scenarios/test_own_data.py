@@ -209,7 +209,7 @@ def test_nothing_is_left_behind_when_writing_fails(run, mine, tmp_path, monkeypa
     code, text = certify(run, mine)
     assert code == 1
     assert text.splitlines()[-1] == "error: the disk is full"
-    assert [file.name for file in (tmp_path / "results" / "mine").iterdir()] == [".parts"]
+    assert {file.name for file in tmp_path.glob("results/mine/*")} <= {".parts"}  # empty if all parts were quick
 
 
 def test_figures_of_an_earlier_run_go(run, mine, tmp_path):
