@@ -93,7 +93,7 @@ def test_assumptions_that_hold_are_proved_to_be_consistent_by_the_checker(chunk)
         except checker.RejectedError:
             n_refused += 1
             assert not passes_through(function, envelope)
-    assert n_refused < 0.4 * CONSISTENCY_PROBLEMS_PER_CHUNK
+    assert n_refused <= 0.4 * CONSISTENCY_PROBLEMS_PER_CHUNK
 
 
 @pytest.mark.skipif(np.finfo(LONG).eps > 1e-18, reason="needs extended precision for the ground truth")

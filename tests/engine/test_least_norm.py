@@ -42,7 +42,7 @@ def conic_least_norm(data, kernel):
     problem = cp.Problem(cp.Minimize(cp.norm(b)), [f >= data.lower, f <= data.upper])
     try:
         problem.solve(solver="CLARABEL")
-    except cp.SolverError:
+    except (cp.SolverError, UserWarning):  # the warning says that the solution may be inaccurate
         return None
     return float(problem.value) if problem.status == "optimal" else None
 
