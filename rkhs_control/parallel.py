@@ -36,7 +36,7 @@ def in_parallel(
 def _shared_out(
     function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None, *, in_order: bool = True
 ) -> Iterator[Result]:
-    from joblib import Parallel, delayed, effective_n_jobs
+    from joblib import Parallel, delayed
 
     client = _cluster_client(n_jobs)
     if client is not None:
@@ -44,12 +44,19 @@ def _shared_out(
 
         check = partial(require_code, package_code(), own_code())
         return spread(client, function, tasks, check=check, by_value=own_modules(), in_order=in_order)
-    if effective_n_jobs(n_jobs) == 1:
+    if n_workers(n_jobs) == 1:
         return (function(*task) for task in tasks)
     results: Iterator[Result] = Parallel(n_jobs=n_jobs, return_as="generator" if in_order else "generator_unordered")(
         delayed(function)(*task) for task in tasks
     )
     return results
+
+
+def n_workers(n_jobs: int | None = None) -> int:
+    """How many processes share the work."""
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(n_jobs))
 
 
 def collect(results: Iterable[Result], total: int, progress: Progress | None = None) -> list[Result]:

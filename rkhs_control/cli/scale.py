@@ -51,7 +51,7 @@ class Sizes:
     """Samples on the axes of dimensions and active points: few enough for a whole kernel matrix."""
     n_plans: int = 800
     """Samples on the axes of queries and workers: smooth input sequences."""
-    n_shared: int = 1_024
+    n_shared: int = 4_096
     """Queries that workers share."""
 
     def up_to(self, largest: int) -> Sizes:

@@ -22,11 +22,13 @@ from ..engine.least_norm import LeastNorm, least_norm
 from ..engine.witness import Witness
 from ..errors import FalsifiedNormBoundError, InputError
 from ..kernels.base import Kernel
-from ..parallel import in_parallel
+from ..parallel import in_parallel, n_workers
 from .constraint import Constraint
 
 _AT_ONCE = 32
-"""Queries per task: enough to outweigh the overhead, and independent of the number of workers."""
+"""Queries per part: enough to outweigh the overhead, and independent of the number of workers."""
+_TASKS_EACH = 2
+"""Tasks per worker and side, if there are enough parts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,10 +258,19 @@ class Envelope(ABC):
     def _in_parallel(
         self, functionals: Sequence[Functional], n_jobs: int | None
     ) -> tuple[list[UpperBound], list[UpperBound]]:
-        """Upper bounds on every functional, seen from below and from above."""
+        """Upper bounds on every functional, seen from below and from above.
+
+        Parts are the same however they are shared out, and so are the bounds; a process takes several of them at once,
+        because the data go with every task.
+        """
         parts = [functionals[first : first + _AT_ONCE] for first in range(0, len(functionals), _AT_ONCE)]
-        found = list(in_parallel(self.upper_bounds, ((side, part) for side in self.sides for part in parts), n_jobs))
-        return list(chain(*found[: len(parts)])), list(chain(*found[len(parts) :]))
+        together = max(1, len(parts) // (_TASKS_EACH * n_workers(n_jobs)))
+        tasks = [(side, parts[k : k + together]) for side in self.sides for k in range(0, len(parts), together)]
+        bounds = list(chain.from_iterable(in_parallel(self._bounds_of_parts, tasks, n_jobs)))
+        return bounds[: len(functionals)], bounds[len(functionals) :]
+
+    def _bounds_of_parts(self, side: Side, parts: Sequence[Sequence[Functional]]) -> list[UpperBound]:
+        return [bound for part in parts for bound in self.upper_bounds(side, part)]
 
     def refuse_inverted(self, lower: FloatArray, upper: FloatArray) -> None:
         """A lower bound above an upper one proves that no function fits: the assumptions contradict each other."""
