@@ -27,6 +27,9 @@ from ..models import henon
 from ..scenarios.material import CLOSED_FORM, OPTIMAL, Source, Work, gather, plan_from
 from ..scenarios.schema import load_scenario
 
+_LONG_ENOUGH = 0.3  # seconds that repetitions of a call add up to, at least
+_MOST_REPEATS = 20
+
 _Progress = Callable[[str], None]
 
 
@@ -131,10 +134,20 @@ def timed(problem: BenchProblem, family: type[Envelope], options: dict[str, Any]
     began = time.perf_counter()
     envelope = family(problem.data, problem.kernel, problem.norm_bound, **options)
     envelope.bounds(problem.queries[-1:])  # compiles, factorises, and does whatever else is done only once
-    ready = time.perf_counter()
-    band = envelope.bounds(queries)
-    done = time.perf_counter()
-    return Timing(band, setup_s=ready - began, bound_s=(done - ready) / (2 * len(queries)))
+    setup_s = time.perf_counter() - began
+    bands: list[Band] = []
+    seconds = quickest(lambda: bands.append(envelope.bounds(queries)))
+    return Timing(bands[0], setup_s, bound_s=seconds / (2 * len(queries)))
+
+
+def quickest(call: Callable[[], Any]) -> float:
+    """Seconds of the quickest of some calls: on a shared machine, what others do only adds to them."""
+    seconds: list[float] = []
+    while sum(seconds) < _LONG_ENOUGH and len(seconds) < _MOST_REPEATS:
+        began = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
 
 
 _METHODS: dict[str, tuple[type[Envelope], dict[str, Any]]] = {

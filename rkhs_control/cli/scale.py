@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,14 +27,12 @@ from ..parallel import end_workers
 from ..reporting.figures import panels_of, save_figure
 from ..reporting.palette import BLUE, GREY, ORANGE
 from ..scenarios.material import Work
-from .benchmarks import BenchProblem, large, mean_active, peak_memory_mb, smooth_sequences
+from .benchmarks import BenchProblem, large, mean_active, peak_memory_mb, quickest, smooth_sequences
 from .tables import progress_bars, scale_table
 
 SAMPLES, DIMENSIONS, ACTIVE, QUERIES, WORKERS = "samples", "dimensions", "active points", "queries", "workers"
 AXES = (SAMPLES, DIMENSIONS, ACTIVE, QUERIES, WORKERS)
 
-_LONG_ENOUGH = 0.3  # seconds that repetitions of a call add up to, at least
-_MOST_REPEATS = 20
 _FLOORS = 6  # so many bounds have their floor measured
 
 
@@ -211,16 +209,6 @@ def closed_form(envelope: OptimalEnvelope, x: FloatArray, side: Side, witness: W
     k, b = solve_triangular(factor, np.stack([row, ends], axis=1), lower=True, check_finite=False).T
     rest = (envelope.radius**2 - b @ b) * (envelope.kernel.variance - k @ k)
     return float(k @ b + math.sqrt(max(rest, 0.0)))
-
-
-def quickest(call: Callable[[], Any]) -> float:
-    """Seconds of the quickest of some calls: on a shared machine, what others do only adds to them."""
-    seconds: list[float] = []
-    while sum(seconds) < _LONG_ENOUGH and len(seconds) < _MOST_REPEATS:
-        began = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
 
 
 def show_scale(
