@@ -27,9 +27,9 @@ from ..data.arrays import FloatArray, IndexArray
 from .functionals import Functional, Points
 from .gram import Gram
 
-# What rounding of the norm may add to a bound, as a share of it, before the norm is computed again: less than what the
-# end of a path usually leaves. And for how many weights that is worth its time, which grows with their square
-_ACCURACY, _MOST_WEIGHTS = 1e-10, 400
+# What rounding of the norm may add to a bound, as a share of it, before the norm is computed again: far less than the
+# gap of a bound that counts as tight. And for how many weights that is worth its time, which grows with their square
+_ACCURACY, _MOST_WEIGHTS = 1e-9, 400
 
 
 @dataclass(frozen=True, eq=False)
