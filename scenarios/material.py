@@ -112,8 +112,8 @@ class Material:
         """What all results rest on, one line each."""
         if text := self.predictors[OPTIMAL].assumption_text:
             yield text
-        if self.selection is not None and self.selection.comparison.chosen is not None:
-            yield f"chosen of {len(self.selection.comparison.trials)} formulations: {self.selection.comparison.chosen}"
+        if self.selection is not None and self.selection.comparison:
+            yield self.selection.comparison.summary
             yield from str(self.selection.comparison).splitlines()
         if self.doubt:
             yield self.doubt

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from ..data.arrays import FloatArray
+from ..data.arrays import FloatArray, IndexArray
 from ..kernels.families import KernelFamily
 from .priors import GivenPrior, as_given
 
@@ -34,42 +32,47 @@ class Formulation:
 
     def __str__(self) -> str:
         prior = "no prior" if self.prior is None else f"{as_given(self.prior)} prior"
-        scales = "per-dimension" if self.per_dimension else "long" if self.longest else "scaled"
+        scales = " ".join(["long"] * self.longest + ["per-dimension"] * self.per_dimension) or "scaled"
         kernel = self.kernel if isinstance(self.kernel, str) else getattr(self.kernel, "__name__", "kernel")
         return f"{prior}, {_ARGUMENTS[self.arguments]}, {kernel.replace('_', ' ')}, {scales} lengthscales"
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """How a formulation performed on held-out blocks, at some of the steps."""
+    """How a formulation performed on held-out blocks, at some of the steps; arrays are `(n_steps, n_outputs)`."""
 
     formulation: Formulation
     steps: tuple[int, ...]
     half_widths: FloatArray
-    """Mean half-widths of boxes as shares of each output's range, `(n_steps, n_outputs)`; infinite where none fits."""
-    contradicted: int
-    tested: int
-    """Held-out values; of these, how many contradict their box and the noise bound, or nearly do."""
-    shares: FloatArray = field(default_factory=lambda: np.full((0, 0), np.nan))
-    """For measured histories, by step and output: the share of the worst held-out error that bounds the residual."""
-
-    @property
-    def width(self) -> float:
-        """The mean of all half-widths."""
-        return float(self.half_widths.mean())
+    """Mean half-widths of boxes as shares of each output's range; infinite where none fits."""
+    contradicted: IndexArray
+    """How many held-out values contradict their box and the noise bound, or nearly do."""
+    tested: IndexArray
+    """How many held-out values there were."""
+    shares: FloatArray
+    """For measured histories: the share of the worst held-out error that bounds the residual; otherwise NaN."""
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """All trials, and which formulation was chosen."""
+    """All trials, and which formulation was chosen for each step and output."""
 
     trials: tuple[Trial, ...] = ()
-    chosen: Formulation | None = None
-    refused: tuple[Formulation, ...] = ()
-    """Better formulations that fit the runs used for comparison, but not all runs."""
+    chosen: tuple[tuple[Formulation, ...], ...] = ()
+    """By compared step, then by output; the steps between follow their neighbours."""
+    refused: frozenset[Formulation] = frozenset()
+    """Formulations that were better somewhere, and fit the runs used for comparison, but not all runs."""
 
     def __bool__(self) -> bool:
         return bool(self.trials)
+
+    @property
+    def summary(self) -> str:
+        """What was chosen, in one line."""
+        distinct = {formulation for row in self.chosen for formulation in row}
+        if len(distinct) == 1:
+            return f"chosen of {len(self.trials)} formulations: {distinct.pop()}"
+        return f"{len(distinct)} of {len(self.trials)} formulations were chosen, one per step and output (*)"
 
     def __str__(self) -> str:
         """A table: mean half-widths on held-out blocks as shares of the range, contradictions, the choice."""
@@ -78,10 +81,16 @@ class Comparison:
         steps = ", ".join(map(str, self.trials[0].steps))
         lines = [f"half-widths of held-out boxes in % of the range, per output at steps {steps}; (nearly) contradicted"]
         for trial in self.trials:
-            columns = "  ".join(" ".join(f"{100 * w:6.1f}" for w in column) for column in trial.half_widths.T)
+            is_chosen = [[formulation == trial.formulation for formulation in row] for row in self.chosen]
+            columns = "  ".join(
+                " ".join(f"{100 * width:6.1f}{'*' if mark else ' '}" for width, mark in zip(widths, marks, strict=True))
+                for widths, marks in zip(trial.half_widths.T, zip(*is_chosen, strict=True), strict=True)
+            )
             is_refused = trial.formulation in self.refused
-            mark = "->" if trial.formulation == self.chosen else "x " if is_refused else "  "
-            lines.append(f"{mark} {columns}   {trial.contradicted} of {trial.tested}   {trial.formulation}")
+            mark = "->" if any(map(any, is_chosen)) else "x " if is_refused else "  "
+            told = f"{trial.contradicted.sum()} of {trial.tested.sum()}"
+            lines.append(f"{mark} {columns} {told}   {trial.formulation}")
+        lines.append("*: chosen for this step and output")
         if self.refused:
             lines.append("x: fits the runs that were compared, but not all of them")
         return "\n".join(lines)

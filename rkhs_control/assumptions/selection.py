@@ -102,6 +102,15 @@ class Selection:
         )
 
 
+class Attempt(NamedTuple):
+    """One way to find the assumptions of one step and state."""
+
+    prior: Prior
+    settings: Settings
+    share: float = math.nan
+    """For measured histories: the share of the worst held-out prediction error that bounds the residual."""
+
+
 class _Choice(NamedTuple):
     """Of one step and state."""
 
@@ -169,41 +178,62 @@ def select_assumptions(
     )
     runs = runs.with_initial_state_noise(0.0 if residual_shares is not None else initial_state_noise)
     priors = priors_for(prior, runs)
+    shares = np.full((runs.horizon, runs.n_states), np.nan) if residual_shares is None else residual_shares
+    attempts = [
+        [[Attempt(own, settings, share)] for own, share in zip(*row, strict=True)]
+        for row in zip(priors, shares.tolist(), strict=True)
+    ]
+    return select_first(runs, attempts, rng=rng, n_jobs=n_jobs, progress=progress)[0]
+
+
+def select_first(
+    runs: Trajectories,
+    attempts: Sequence[Sequence[Sequence[Attempt]]],
+    *,
+    rng: np.random.Generator | None = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Selection, Sequence[Sequence[int]]]:
+    """The first attempt that succeeds for every step and state, and which one that is.
+
+    Residuals are bounded everywhere or nowhere: either all attempts have a share, or none has.
+    """
     pairs = [(n, i) for n in range(1, runs.horizon + 1) for i in range(runs.n_states)]
     generators = [None] * len(pairs) if rng is None else rng.spawn(len(pairs))
-    shares = np.full((runs.horizon, runs.n_states), np.nan) if residual_shares is None else residual_shares
-    tasks = [
-        (runs, n, i, priors[n - 1][i], settings, shares[n - 1, i], generator)
-        for (n, i), generator in zip(pairs, generators, strict=True)
-    ]
-    found = collect(in_parallel(_choose, tasks, n_jobs), len(tasks), progress)
-    by_step = [found[n * runs.n_states : (n + 1) * runs.n_states] for n in range(runs.horizon)]
+    tasks = [(runs, n, i, attempts[n - 1][i], generator) for (n, i), generator in zip(pairs, generators, strict=True)]
+    found = collect(in_parallel(_first_choice, tasks, n_jobs), len(tasks), progress)
+    taken, by_step = (
+        [part[n * runs.n_states : (n + 1) * runs.n_states] for n in range(runs.horizon)]
+        for part in zip(*found, strict=True)
+    )
     selection = Selection(
         kernels=[[choice.kernel for choice in row] for row in by_step],
         norm_bounds=[[choice.norm_bound for choice in row] for row in by_step],
         regularisations=[[choice.regularisation for choice in row] for row in by_step],
         growth=[[choice.growth for choice in row] for row in by_step],
-        priors=priors,
+        priors=[[own[k].prior for own, k in zip(*row, strict=True)] for row in zip(attempts, taken, strict=True)],
         state_names=runs.state_names,
         residual_bound=None
-        if residual_shares is None
+        if math.isnan(attempts[0][0][0].share)
         else np.array([[choice.disturbance for choice in row] for row in by_step]),
     )
     if selection.doubt:
-        warnings.warn(selection.doubt, UnsettledNormWarning, stacklevel=2)
-    return selection
+        warnings.warn(selection.doubt, UnsettledNormWarning, stacklevel=3)
+    return selection, taken
 
 
-def _choose(
-    runs: Trajectories,
-    n: int,
-    i: int,
-    prior: Prior,
-    settings: Settings,
-    share: float,
-    generator: np.random.Generator | None,
-) -> _Choice:
-    """For one step and state."""
+def _first_choice(
+    runs: Trajectories, n: int, i: int, attempts: Sequence[Attempt], generator: np.random.Generator | None
+) -> tuple[int, _Choice]:
+    """For one step and state, and the number of the attempt."""
+    for k, attempt in enumerate(attempts[:-1]):
+        with contextlib.suppress(SolverError):
+            return k, _choose(runs, n, i, attempt, generator)
+    return len(attempts) - 1, _choose(runs, n, i, attempts[-1], generator)
+
+
+def _choose(runs: Trajectories, n: int, i: int, attempt: Attempt, generator: np.random.Generator | None) -> _Choice:
+    prior, settings, share = attempt
     found = nominal(settings.subset(runs), n, i, prior, settings, generator)
     kernel, noise = found.kernel, float(runs.noise_bound[n - 1, i])
     disturbance = float(runs.disturbance_bound[n - 1, i])
@@ -226,21 +256,19 @@ def with_floor(
 ) -> NormBound:
     """The estimate times the safety factor, but not below what could hide in the noise.
 
-    That is a bump as high as the noise bound, and possible errors in a prior's slopes along directions in which the
-    data hardly vary. Where held-out blocks test the bounds, only the bump counts, without the safety factor; elsewhere,
-    the norm of the nominal model of a prior's residual is the estimate if it is larger.
+    That is a bump as high as the noise bound; the nominal model of what a prior leaves, which is small beside noise and
+    residual bounds; and possible errors in a prior's slopes along directions in which the data hardly vary. Where
+    held-out blocks test the bounds, the last does not count, and the others do without the safety factor.
     """
-    bump = bound / math.sqrt(found.kernel.variance)
-    hidden = [(bump, 1.0 if is_tested else safety_factor, "a bump as high as the noise bound")]
+    factor = 1.0 if is_tested else safety_factor
+    hidden = [
+        (bound / math.sqrt(found.kernel.variance), "a bump as high as the noise bound"),
+        (found.norm, "the nominal model of what the prior leaves"),
+    ]
     if not is_tested:
-        hidden += [
-            (found.norm, safety_factor, "the nominal model of what the prior leaves"),
-            (found.left_open, safety_factor, "an affine function that the data cannot tell from the prior"),
-        ]
+        hidden.append((found.left_open, "an affine function that the data cannot tell from the prior"))
     floors = [
-        NormBound(norm, f"norm of {what} ({norm:.6g})", 1.0).times(factor)
-        for norm, factor, what in hidden
-        if norm > TINY
+        NormBound(norm, f"norm of {what} ({norm:.6g})", 1.0).times(factor) for norm, what in hidden if norm > TINY
     ]
     return max([estimate.times(safety_factor), *floors], key=lambda norm: norm.value)
 

@@ -1,25 +1,27 @@
 """The default choice: formulations compared by the width of boxes on held-out blocks that do not contradict them.
 
 A cross-validated error says which model predicts well, not which assumptions make narrow boxes that hold. So every
-formulation builds boxes for blocks that it has not seen, at a few of the steps. Among those whose boxes are not
-contradicted, or nearly so, the narrowest is chosen, with two exceptions. Taking measured histories as the arguments
-rests on an estimated residual bound, where the noise bound was given; and among lengthscales that predict equally well,
-longer ones assume more. A formulation that assumes more must be clearly narrower than one that does not.
+formulation builds boxes for blocks that it has not seen, at a few of the steps. Of those whose boxes are not
+contradicted, or nearly so, the narrowest is chosen for each step and output, with two exceptions. Taking measured
+histories as the arguments rests on an estimated residual bound, where the noise bound was given; and among lengthscales
+that predict equally well, longer ones assume more. A formulation that assumes more must be clearly narrower than one
+that does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..assumptions.formulations import NOTHING_COMPARED, Arguments, Comparison, Formulation, Trial
+from ..assumptions.formulations import Arguments, Comparison, Formulation, Trial
 from ..assumptions.nominal import Nominal, Settings, nominal, norm_estimate_of
 from ..assumptions.priors import GivenPrior, Prior, priors_for
-from ..assumptions.selection import Selection, residual_bound, with_floor
-from ..assumptions.selection import select_assumptions as select_one
+from ..assumptions.selection import Attempt, Selection, residual_bound, select_first, with_floor
 from ..data.arrays import FloatArray
 from ..data.splits import blocks_apart
 from ..data.trajectories import Trajectories
@@ -36,8 +38,13 @@ recorded tanks, although no held-out block said so: boxes from all of the data a
 them."""
 CLEARLY = 1.5
 """Boxes that rest on an estimated residual bound, or on long lengthscales, must be narrower by this factor."""
-ROOM = 0.75
-"""Held-out values may be off by this share of what boxes and noise allow: future ones will be off by more some day."""
+LONGER = 1.2
+"""Long lengthscales where an estimated residual bound covers some of what they miss."""
+ROOM = 0.6
+"""Held-out values may be off by this share of what boxes and noise allow: future ones will be off by more some day, and
+the narrowest of many formulations owes some of that to luck."""
+_FINALISTS = 3
+"""How many formulations are measured at steps between the compared ones."""
 _BLOCKS, _QUERIES = 4, 100
 """How many blocks are held out in turn, and how many boxes are built in each; fewer where they have many corners."""
 _HOPELESS = 1e4
@@ -45,12 +52,19 @@ _HOPELESS = 1e4
 
 
 class _Measured(NamedTuple):
-    """One step and state of one formulation: half-widths, contradictions, tests, and the residual share."""
+    """One step and output of one formulation."""
 
     half_width: float
+    """Mean half-width of the boxes, as a share of the output's range; infinite where none could be built."""
     contradicted: int
     tested: int
     share: float
+    """Of the worst held-out error, for measured histories."""
+
+
+Pair = tuple[int, int]
+"""A step and an output."""
+Results = dict[tuple[Formulation, Pair], _Measured]
 
 
 def choose_assumptions(
@@ -102,7 +116,7 @@ def choose_assumptions(
 
 @dataclass(frozen=True, eq=False)
 class Chooser:
-    """Compares formulations on some runs."""
+    """Compares formulations on some runs, and chooses one for every step and output."""
 
     runs: Trajectories
     settings: Settings
@@ -110,85 +124,112 @@ class Chooser:
     progress: Progress | None
 
     def select(self, first: list[Formulation], rng: np.random.Generator | None, *, is_refined: bool) -> Selection:
-        """Compare, and choose kernels and norm bounds for the best formulation at every step."""
-        comparison = self.compare(first, is_refined=is_refined)
-        ranked = sorted(comparison.trials, key=_rank)
-        formulations = [trial.formulation for trial in ranked if np.isfinite(trial.width)] or first[:1]
-        for k, formulation in enumerate(formulations):
-            try:
-                selection = self._assumptions(formulation, rng)
-            except SolverError:
-                if k + 1 == len(formulations):
-                    raise
-                continue
-            if comparison:
-                comparison = replace(comparison, chosen=formulation, refused=tuple(formulations[:k]))
-            break
-        return replace(selection, comparison=comparison)
+        """Compare, and find kernels and norm bounds with the best formulation of every step and output.
 
-    def _assumptions(self, chosen: Formulation, rng: np.random.Generator | None) -> Selection:
-        """Assumptions of one formulation, at every step, from all runs, some of which may disagree with the others."""
-        shares = None
-        if chosen.arguments == "measured":
-            shares = self._trials([chosen], tuple(range(1, self.runs.horizon + 1)))[0].shares
-        return select_one(
-            self.runs,
-            **vars(_applied(chosen, self.settings)),
-            prior=chosen.prior,
-            residual_shares=shares,
-            rng=rng,
-            n_jobs=self.n_jobs,
-            progress=self.progress,
-        )
-
-    def compare(self, first: list[Formulation], *, is_refined: bool) -> Comparison:
-        """First priors and arguments; then lengthscales with the best of each prior and, for windows, kernels."""
-        if len(first) == 1 and not is_refined:
-            return NOTHING_COMPARED
+        Whether histories are uncertain or measured is decided once, for all of them.
+        """
         steps = tuple(sorted({1, (1 + self.runs.horizon) // 2, self.runs.horizon}))
-        trials = self._trials(first, steps)
-        if is_refined:
-            ranked = [trial.formulation for trial in sorted(trials, key=_rank)]
-            best = ranked[0]
-            best_by_prior = {repr(one.prior): one for one in reversed(ranked)}
-            further = [replace(one, longest=True) for one in best_by_prior.values()]
-            if self.runs.is_windowed:
-                further += [replace(best, per_dimension=True), replace(best, kernel="matern52")]
-            trials += self._trials(further, steps)
-        return Comparison(tuple(trials), min(trials, key=_rank).formulation)
-
-    def _trials(self, formulations: Sequence[Formulation], steps: tuple[int, ...]) -> list[Trial]:
         pairs = [(n, i) for n in steps for i in range(self.runs.n_states)]
-        runs = self.settings.subset(self.runs)
-        tasks = [(runs, n, i, formulation, self.settings) for formulation in formulations for n, i in pairs]
+        ways = list(dict.fromkeys(one.arguments for one in first))
+        results: Results = {}
+        if len(first) > 1 or is_refined:
+            results = self._measured(product(first, pairs))
+            ways.sort(key=lambda way: _rank_of_way(results, way, pairs))
+        if is_refined:
+            further = [two for one in first if one.arguments == ways[0] for two in self._refined(one)]
+            results |= self._measured(product(further, pairs))
+        for way in ways[:-1]:
+            with contextlib.suppress(SolverError):
+                return self._selected(way, first, results, steps, rng)
+        return self._selected(ways[-1], first, results, steps, rng)
+
+    def _refined(self, base: Formulation) -> list[Formulation]:
+        """Longer lengthscales and, for windows, one per dimension, also of a rougher kernel."""
+        longest = replace(base, longest=True)
+        if not self.runs.is_windowed:
+            return [longest]
+        one_each = replace(base, per_dimension=True)
+        return [longest, one_each, replace(one_each, longest=True), replace(one_each, kernel="matern52")]
+
+    def _measured(self, wanted: Iterable[tuple[Formulation, Pair]]) -> Results:
+        runs, keys = self.settings.subset(self.runs), list(wanted)
+        tasks = [(runs, *pair, one, self.settings) for one, pair in keys]
         found = collect(in_parallel(_measure, tasks, self.n_jobs), len(tasks), self.progress)
-        shape, size = (len(steps), self.runs.n_states), len(pairs)
-        ranges = np.maximum(np.ptp(self.runs.states, axis=(0, 1)), 1e-300)
-        trials = []
-        for k, formulation in enumerate(formulations):
-            own = found[k * size : (k + 1) * size]
-            trials.append(
-                Trial(
-                    formulation,
-                    steps,
-                    np.array([one.half_width for one in own]).reshape(shape) / ranges,
-                    sum(one.contradicted for one in own),
-                    sum(one.tested for one in own),
-                    np.array([one.share for one in own]).reshape(shape),
-                )
-            )
-        return trials
+        return dict(zip(keys, found, strict=True))
+
+    def _selected(
+        self,
+        way: Arguments,
+        first: list[Formulation],
+        compared: Results,
+        steps: tuple[int, ...],
+        rng: np.random.Generator | None,
+    ) -> Selection:
+        """Assumptions from all runs. These may disagree with the best formulation of a pair; then the next one follows.
+
+        Steps that were not compared follow the closest compared one. Bounds on residuals are tested at every step,
+        which ranks the best few again.
+        """
+        runs, states = self.runs, range(self.runs.n_states)
+        results, ranked = compared, dict[Pair, list[Formulation]]()
+        for n in range(1, runs.horizon + 1):
+            closest = min(steps, key=lambda step: (abs(step - n), -step))
+            for i in states:
+                ranked[n, i] = _ranked(compared, way, (closest, i)) or first
+        if way == "measured":
+            untested = [pair for pair, several in ranked.items() if (several[0], pair) not in compared]
+            results = compared | self._measured((one, at) for at in untested for one in ranked[at][:_FINALISTS])
+            ranked |= {pair: _ranked(results, way, pair) for pair in untested}
+            runs = runs.with_initial_state_noise(0.0)
+        priors = {one.prior: priors_for(one.prior, runs) for one in first}
+
+        def attempt(one: Formulation, n: int, i: int) -> Attempt:
+            share = results[one, (n, i)].share if way == "measured" else np.nan
+            return Attempt(priors[one.prior][n - 1][i], _applied(one, self.settings), share)
+
+        attempts = [[[attempt(one, n, i) for one in ranked[n, i]] for i in states] for n in range(1, runs.horizon + 1)]
+        selection, taken = select_first(runs, attempts, rng=rng, n_jobs=self.n_jobs, progress=self.progress)
+        if not compared:
+            return selection
+        trials = tuple(_trial(compared, one, steps, len(states)) for one in dict.fromkeys(one for one, _ in compared))
+        chosen = tuple(tuple(ranked[n, i][taken[n - 1][i]] for i in states) for n in steps)
+        refused = {one for (n, i), several in ranked.items() for one in several[: taken[n - 1][i]]}
+        return replace(selection, comparison=Comparison(trials, chosen, frozenset(refused)))
 
 
 def _applied(formulation: Formulation, settings: Settings) -> Settings:
     return replace(settings, **{name: getattr(formulation, name) for name in ("kernel", "per_dimension", "longest")})
 
 
-def _rank(trial: Trial) -> tuple[float, float]:
-    """Sort key, best first: least contradicted, then narrowest; a formulation that assumes more counts as wider."""
-    assumes_more = (trial.formulation.arguments == "measured", trial.formulation.longest)
-    penalty = CLEARLY ** sum(assumes_more)
-    return (trial.contradicted / max(trial.tested, 1) if np.isfinite(trial.width) else np.inf, penalty * trial.width)
+def _rank(one: Formulation, measured: _Measured) -> tuple[float, float]:
+    """Sort key, best first: least contradicted, then narrowest; long lengthscales assume more and count as wider."""
+    if not np.isfinite(measured.half_width):
+        return np.inf, np.inf
+    penalty = (LONGER if one.arguments == "measured" else CLEARLY) if one.longest else 1.0
+    return measured.contradicted / measured.tested, measured.half_width * penalty
+
+
+def _ranked(results: Results, way: Arguments, pair: Pair) -> list[Formulation]:
+    """The formulations measured there, best first, without those that made no boxes unless none did."""
+    found = {one: measured for (one, at), measured in results.items() if at == pair and one.arguments == way}
+    ranked = sorted(found, key=lambda one: _rank(one, found[one]))
+    return [one for one in ranked if np.isfinite(found[one].half_width)] or ranked[:1]
+
+
+def _rank_of_way(results: Results, way: Arguments, pairs: Sequence[Pair]) -> tuple[float, float]:
+    """As `_rank`, with the best formulation of every pair; estimated bounds on residuals assume more."""
+    best = [results[_ranked(results, way, pair)[0], pair] for pair in pairs]
+    width = float(np.mean([one.half_width for one in best]))
+    if not np.isfinite(width):
+        return np.inf, np.inf
+    contradicted, tested = sum(one.contradicted for one in best), sum(one.tested for one in best)
+    return contradicted / tested, width * (CLEARLY if way == "measured" else 1.0)
+
+
+def _trial(results: Results, one: Formulation, steps: tuple[int, ...], n_outputs: int) -> Trial:
+    table = np.array([[results[one, (n, i)] for i in range(n_outputs)] for n in steps])
+    half_widths, contradicted, tested, shares = np.moveaxis(table, -1, 0)
+    return Trial(one, steps, half_widths, contradicted.astype(np.int64), tested.astype(np.int64), shares)
 
 
 def _measure(runs: Trajectories, n: int, i: int, formulation: Formulation, settings: Settings) -> _Measured:
@@ -241,7 +282,8 @@ def _on_blocks(
     except RkhsControlError:
         return _Measured(np.inf, 0, 0, share)
     all_widths = np.concatenate(widths)
-    return _Measured(float(all_widths.mean()), contradicted, len(all_widths), share)
+    share_of_range = float(all_widths.mean()) / max(float(np.ptp(runs.states[:, :, i])), 1e-300)
+    return _Measured(share_of_range, contradicted, len(all_widths), share)
 
 
 def _boxes(

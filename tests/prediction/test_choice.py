@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import rkhs_control as rc
-from rkhs_control.assumptions.formulations import Formulation, Trial
+from rkhs_control.assumptions import selection
+from rkhs_control.assumptions.formulations import Formulation
 from rkhs_control.data.splits import blocks_apart
-from rkhs_control.prediction import choice
-from rkhs_control.prediction.choice import _Measured, _rank, _worth
+from rkhs_control.prediction.choice import LONGER, _Measured, _rank_of_way, _ranked, _worth
 
 
 def block(n, rng, noise, disturbance=0.0):
@@ -43,7 +43,8 @@ def test_disturbed_recordings_are_taken_as_measured_and_fresh_ones_do_not_contra
     """Noise alone explains nothing here: norms through such narrow intervals would be enormous."""
     runs = windows(rng, noise=0.02, disturbance=0.5)
     predictor = rc.MultiStepPredictor.select(runs)
-    assert predictor.comparison.chosen.arguments == "measured"
+    chosen = predictor.comparison.chosen
+    assert {formulation.arguments for row in chosen for formulation in row} == {"measured"}
     assert predictor.runs.has_residual_bound
     assert (predictor.runs.disturbance_bound > 0.1).all()
     assert (predictor.initial_state_noise == 0.0).all()
@@ -51,8 +52,8 @@ def test_disturbed_recordings_are_taken_as_measured_and_fresh_ones_do_not_contra
     fresh = windows(rng, noise=0.02, disturbance=0.5)
     assert not predictor.contradictions(fresh).any()
     lines = str(predictor.comparison).splitlines()
-    assert sum(line.startswith("->") for line in lines) == 1
-    assert len(lines) == 1 + len(predictor.comparison.trials)
+    assert sum(line.count("*") for line in lines[1:-1]) == 2  # one output after one step and two
+    assert len(lines) == 2 + len(predictor.comparison.trials)
 
 
 @pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
@@ -72,15 +73,50 @@ def test_what_is_said_is_kept(rng):
     assert np.array_equal(given.initial_state_noise, runs.initial_state_noise)
 
 
-def test_an_estimated_residual_bound_must_make_boxes_clearly_narrower():
-    def trial(arguments, width, contradicted=0):
-        return Trial(Formulation(arguments=arguments), (1,), np.array([[width]]), contradicted, 10)
+def best(*measured):
+    """Ranks formulations after one step, given as pairs with half-widths and contradictions of ten tests."""
+    results = {(one, (1, 0)): _Measured(width, contradicted, 10, np.nan) for one, width, contradicted in measured}
+    ways = sorted({one.arguments for one, _ in results}, key=lambda way: _rank_of_way(results, way, [(1, 0)]))
+    return _ranked(results, ways[0], (1, 0))[0]
 
-    uncertain = trial("uncertain", 1.0)
-    assert min([uncertain, trial("measured", 0.8)], key=_rank) is uncertain
-    assert min([uncertain, narrower := trial("measured", 0.5)], key=_rank) is narrower
-    assert min([uncertain, trial("measured", 0.1, contradicted=1)], key=_rank) is uncertain
-    assert min([trial("uncertain", np.inf), wide := trial("measured", 3.0, contradicted=2)], key=_rank) is wide
+
+def test_an_estimated_residual_bound_must_make_boxes_clearly_narrower():
+    uncertain, measured = Formulation(arguments="uncertain"), Formulation(arguments="measured")
+    assert best((uncertain, 1.0, 0), (measured, 0.8, 0)) is uncertain
+    assert best((uncertain, 1.0, 0), (measured, 0.5, 0)) is measured
+    assert best((uncertain, 1.0, 0), (measured, 0.1, 1)) is uncertain
+    assert best((uncertain, np.inf, 0), (measured, 3.0, 2)) is measured
+
+
+def test_long_lengthscales_must_make_narrower_boxes_that_are_contradicted_no_more_often():
+    for arguments, enough in (("measured", 0.8), ("uncertain", 0.6), ("known", 0.6)):
+        scaled, long = Formulation(arguments=arguments), Formulation(arguments=arguments, longest=True)
+        assert best((scaled, 1.0, 0), (long, enough + 0.1, 0)) is scaled
+        assert best((scaled, 1.0, 0), (long, enough, 0)) is long
+        assert best((scaled, 1.0, 0), (long, 0.1, 1)) is scaled
+        assert best((scaled, np.inf, 0), (long, 5.0, 3)) is long
+
+
+@pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
+def test_every_step_and_output_gets_its_own_narrowest_uncontradicted_formulation(rng):
+    outputs, inputs = block(200, rng, 0.1)
+    bent = np.column_stack([outputs[:, 0], np.tanh((outputs[:, 0] - 38.0) / 4.0)])
+    runs = rc.Trajectories.from_recordings([(bent, inputs)], 2, output_lags=2, input_lags=1, noise_bound=[0.1, 0.03])
+    predictor = rc.MultiStepPredictor.select(runs, arguments="measured", selection_runs=90)
+    trials, chosen = predictor.comparison.trials, predictor.comparison.chosen
+    assert len({one for row in chosen for one in row}) > 1
+    for s, i in np.ndindex(2, 2):
+        ranks = {
+            trial.formulation: (
+                trial.contradicted[s, i] / trial.tested[s, i],
+                trial.half_widths[s, i] * (LONGER if trial.formulation.longest else 1.0),
+            )
+            for trial in trials
+            if np.isfinite(trial.half_widths[s, i])
+        }
+        assert chosen[s][i] == min(ranks, key=ranks.get)
+        assert (predictor.priors[s][i] is None) == (chosen[s][i].prior is None)
+        assert isinstance(predictor.kernels[s][i], rc.Matern52) == (chosen[s][i].kernel == "matern52")
 
 
 def test_boxes_that_could_not_be_made_are_worth_less_than_contradicted_ones():
@@ -124,15 +160,25 @@ def test_residual_bounds_grow_where_windows_that_had_no_part_in_the_choice_are_f
 def test_a_formulation_that_does_not_fit_all_runs_gives_way_to_the_next_and_the_table_says_so(rng, monkeypatch):
     runs, tried = windows(rng, n=90), []
 
-    def refusing(*args, **settings):
-        tried.append(settings)
+    def refusing(runs, n, i, attempt, generator):
+        tried.append(attempt)
         if len(tried) == 1:
             raise rc.SolverError("so steep that rounding hides them")
-        return select_one(*args, **settings)
+        return choose(runs, n, i, attempt, generator)
 
-    select_one = choice.select_one
-    monkeypatch.setattr(choice, "select_one", refusing)
+    choose = selection._choose
+    monkeypatch.setattr(selection, "_choose", refusing)
     comparison = rc.choose_assumptions(runs, arguments="measured", kernel="squared_exponential").comparison
-    assert len(tried) == len(comparison.trials) == 2
-    assert {*comparison.refused, comparison.chosen} == {trial.formulation for trial in comparison.trials}
+    assert len(tried) == 3  # one more than there are pairs of steps and outputs
+    (refused,) = comparison.refused
+    assert comparison.chosen[0][0] != refused
     assert "x: fits the runs that were compared, but not all of them" in str(comparison)
+
+
+def test_if_no_attempt_succeeds_the_last_error_is_told(rng, monkeypatch):
+    def refusing(*args):
+        raise rc.SolverError("so steep that rounding hides them")
+
+    monkeypatch.setattr(selection, "_choose", refusing)
+    with pytest.raises(rc.SolverError, match="so steep"):
+        rc.choose_assumptions(windows(rng, n=90), kernel="squared_exponential")
