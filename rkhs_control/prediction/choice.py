@@ -40,9 +40,10 @@ CLEARLY = 1.5
 """Boxes that rest on an estimated residual bound, or on long lengthscales, must be narrower by this factor."""
 LONGER = 1.2
 """Long lengthscales where an estimated residual bound covers some of what they miss."""
-ROOM = 0.6
-"""Held-out values may be off by this share of what boxes and noise allow: future ones will be off by more some day, and
-the narrowest of many formulations owes some of that to luck."""
+ROOM = 0.75
+"""Held-out values may be off by this share of what boxes and noise allow: future ones will be off by more some day."""
+ROOM_OF_RESIDUALS = 0.6
+"""The same where the held-out values also choose the bound on residuals, and owe some of their fit to that."""
 _FINALISTS = 3
 """How many formulations are measured at steps between the compared ones."""
 _BLOCKS, _QUERIES = 4, 100
@@ -268,6 +269,7 @@ def _on_blocks(
     table[n - 1, i] = disturbance
     runs = replace(runs, disturbance_bound=table)
     reach = runs.horizon + runs.shape.lead if runs.is_windowed else 0
+    room = ROOM if np.isnan(share) else ROOM_OF_RESIDUALS
     widths, contradicted = [], 0
     try:
         for held, kept in blocks_apart(runs.origins, reach, _BLOCKS):
@@ -277,7 +279,7 @@ def _on_blocks(
             tested = runs.subset(few)
             lower, upper = _boxes(part, n, i, found, prior, settings, tested, is_tested=not np.isnan(share))
             half, miss = (upper - lower) / 2.0, np.abs(runs.states[few, n, i] - (lower + upper) / 2.0)
-            contradicted += int((miss > ROOM * (half + noise)).sum())
+            contradicted += int((miss > room * (half + noise)).sum())
             widths.append(half)
     except RkhsControlError:
         return _Measured(np.inf, 0, 0, share)
