@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..data.arrays import listed
+from ..data.arrays import FloatArray, IndexArray, listed
 from ..data.trajectories import Trajectories
 from .findings import Finding
 from .symptoms import FEW_LEVELS, FEW_SAMPLES, Stretch, percent
@@ -15,6 +16,8 @@ RUNS_PER_DIMENSION = 3
 """Fewer are few."""
 FEW_CHANGES = 20
 """Of an input, in all windows together."""
+WITHIN_SHARE = 0.2
+"""Share of an input's changes that may fall within steps before that is worth saying."""
 
 
 def of_runs(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:
@@ -23,6 +26,7 @@ def of_runs(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:
         if np.ptp(runs.inputs[:, :, j]) > 0.0:
             yield from held(name, runs, j)
             yield from little_excitation(name, runs, j, parts)
+            yield from within_steps(name, runs.shape.every, [(part.first, part.inputs[:, j]) for part in parts])
     yield from too_few(runs, parts)
     if runs.is_windowed and runs.shape.lead == 0:
         names = ", ".join(runs.state_names)
@@ -68,6 +72,47 @@ def little_excitation(name: str, runs: Trajectories, j: int, parts: Sequence[Str
         f"{name} changes {n_changes} times in {n_steps} steps, and in {percent(calm)} of the {len(runs)} windows not "
         "at all: most of them show the same; record more changes of it, or take longer steps (every)",
     )
+
+
+def within_steps(name: str, every: int, columns: Sequence[tuple[int, FloatArray]]) -> Iterator[Finding]:
+    """An input that is held for several steps and changes within them; columns begin at a step of their recording."""
+    found = [_changes(every, first, inputs) for first, inputs in columns]
+    at, blended = (np.concatenate(part) for part in zip(*found, strict=True))
+    n_within = int(blended.sum())
+    if every == 1 or len(at) < FEW_CHANGES or n_within <= WITHIN_SHARE * len(at):
+        return
+    common = math.gcd(*at.tolist())
+    better = [size for size in range(every // 2, 2 * every + 1) if size > 1 and common % size == 0]
+    closest = sorted(sorted(better, key=lambda size: abs(size - every))[:2])
+    cure = (
+        f"steps of {' or '.join(map(str, closest))} samples begin where it changes"
+        if closest
+        else "choose every, and where the recording begins, so that steps begin where it changes"
+    )
+    yield Finding(
+        "warning",
+        name,
+        f"{n_within} of {len(at)} changes of {name} fall within a step of {every} samples, whose average does not say "
+        f"when: boxes must allow for any time; {cure}",
+    )
+
+
+def _changes(every: int, first: int, inputs: FloatArray) -> tuple[IndexArray, IndexArray]:
+    """The samples at which a held input changes, and whether that is within a step (1) or between two (0).
+
+    A step whose average lies between its neighbours, which are held, contains the change.
+    """
+    at, blended = [], []
+    jumps = np.diff(inputs)
+    for k in np.flatnonzero(jumps[1:-1]) + 1:  # between the steps k and k + 1
+        before, here, after = jumps[k - 1 : k + 2]
+        if before == 0.0 and after == 0.0:
+            at.append((first + k + 1) * every)
+            blended.append(0)
+        elif before == 0.0 and here * after > 0.0 and (k + 2 >= len(jumps) or jumps[k + 2] == 0.0):
+            at.append((first + k + 2) * every - round(every * here / (here + after)))
+            blended.append(1)
+    return np.array(at, dtype=np.int64), np.array(blended, dtype=np.int64)
 
 
 def too_few(runs: Trajectories, parts: Sequence[Stretch]) -> Iterator[Finding]:

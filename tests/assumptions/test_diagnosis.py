@@ -264,6 +264,21 @@ def test_recordings_of_little_excitation_are_named():
     assert findings(windows(*recording(hold=20))) == {}
 
 
+def test_inputs_that_change_within_steps_are_named_with_steps_that_begin_where_they_change():
+    outputs, pump = recording(1800, hold=30)
+    text = findings(windows(outputs, pump, every=8))["warning", "pump"]
+    changes = range(30, 1800, 30)
+    within = sum(at % 8 != 0 for at in changes)
+    assert text.startswith(f"{within} of {len(changes)} changes of pump fall within a step of 8 samples")
+    assert "steps of 6 or 10 samples begin where it changes" in text
+    for every in (1, 5, 6, 10, 15):
+        assert "fall within" not in findings(windows(outputs, pump, every=every)).get(("warning", "pump"), "")
+    late = "where the recording begins"
+    assert late in findings(windows(outputs[7:], pump[7:], every=8))["warning", "pump"]
+    wandering = np.cumsum(np.random.default_rng(1).uniform(-0.1, 0.1, pump.shape), axis=0)
+    assert "fall within" not in findings(windows(outputs, wandering, every=8)).get(("warning", "pump"), "")
+
+
 def test_inputs_of_a_few_levels_and_windows_without_a_past_are_notes():
     outputs, pump = recording()
     found = findings(windows(outputs, np.round(2.0 * pump) / 2.0, output_lags=1, input_lags=0))
@@ -365,7 +380,7 @@ def test_limits_wholly_outside_of_what_was_recorded_are_problems():
 def test_the_recorded_plants_are_healthy_but_for_the_heaters_few_changes():
     if not (RECORDINGS / "tank.csv").exists():
         pytest.skip("the recordings are not here")
-    tanks = {"state_names": ["level_upper", "level_lower"], "input_names": ["pump"], "output_lags": 2, "every": 8}
+    tanks = {"state_names": ["level_upper", "level_lower"], "input_names": ["pump"], "output_lags": 2, "every": 10}
     assert findings(rc.load_trajectories(RECORDINGS / "tank.csv", horizon=6, noise_bound=0.025, **tanks)) == {}
     found = findings(rc.load_trajectories(RECORDINGS / "tank.csv", horizon=6, noise_bound=0.002, **tanks))
     assert "level_lower was recorded in steps of 0.00488" in found["problem", "level_lower"]
