@@ -2,10 +2,12 @@
 
 A cross-validated error says which model predicts well, not which assumptions make narrow boxes that hold. So every
 formulation builds boxes for blocks that it has not seen, at a few of the steps. Of those whose boxes are not
-contradicted, or nearly so, the narrowest is chosen for each step and output, with two exceptions. Taking measured
-histories as the arguments rests on an estimated residual bound, where the noise bound was given; and among lengthscales
-that predict equally well, longer ones assume more. A formulation that assumes more must be clearly narrower than one
-that does not.
+contradicted, or nearly so, the narrowest is chosen, with two exceptions. Taking measured histories as the arguments
+rests on an estimated residual bound, where the noise bound was given; and among lengthscales that predict equally well,
+longer ones assume more. A formulation that assumes more must be clearly narrower than one that does not.
+
+With measured histories, whose residual bounds are tested at every step, each step and output gets the formulation that
+suits it. Otherwise one serves all: the best of many at each of them would owe too much to luck.
 """
 
 from __future__ import annotations
@@ -125,10 +127,7 @@ class Chooser:
     progress: Progress | None
 
     def select(self, first: list[Formulation], rng: np.random.Generator | None, *, is_refined: bool) -> Selection:
-        """Compare, and find kernels and norm bounds with the best formulation of every step and output.
-
-        Whether histories are uncertain or measured is decided once, for all of them.
-        """
+        """Compare, and find kernels and norm bounds with the best formulation of every step and output."""
         steps = tuple(sorted({1, (1 + self.runs.horizon) // 2, self.runs.horizon}))
         pairs = [(n, i) for n in steps for i in range(self.runs.n_states)]
         ways = list(dict.fromkeys(one.arguments for one in first))
@@ -141,8 +140,8 @@ class Chooser:
             results |= self._measured(product(further, pairs))
         for way in ways[:-1]:
             with contextlib.suppress(SolverError):
-                return self._selected(way, first, results, steps, rng)
-        return self._selected(ways[-1], first, results, steps, rng)
+                return self._selected(way, first, results, pairs, rng)
+        return self._selected(ways[-1], first, results, pairs, rng)
 
     def _refined(self, base: Formulation) -> list[Formulation]:
         """Longer lengthscales and, for windows, one per dimension, also of a rougher kernel."""
@@ -163,7 +162,7 @@ class Chooser:
         way: Arguments,
         first: list[Formulation],
         compared: Results,
-        steps: tuple[int, ...],
+        pairs: Sequence[Pair],
         rng: np.random.Generator | None,
     ) -> Selection:
         """Assumptions from all runs. These may disagree with the best formulation of a pair; then the next one follows.
@@ -171,16 +170,16 @@ class Chooser:
         Steps that were not compared follow the closest compared one. Bounds on residuals are tested at every step,
         which ranks the best few again.
         """
-        runs, states = self.runs, range(self.runs.n_states)
+        runs, states, steps = self.runs, range(self.runs.n_states), tuple(dict.fromkeys(n for n, _ in pairs))
         results, ranked = compared, dict[Pair, list[Formulation]]()
         for n in range(1, runs.horizon + 1):
             closest = min(steps, key=lambda step: (abs(step - n), -step))
             for i in states:
-                ranked[n, i] = _ranked(compared, way, (closest, i)) or first
+                ranked[n, i] = _ranked(compared, way, [(closest, i)] if way == "measured" else pairs) or first
         if way == "measured":
             untested = [pair for pair, several in ranked.items() if (several[0], pair) not in compared]
             results = compared | self._measured((one, at) for at in untested for one in ranked[at][:_FINALISTS])
-            ranked |= {pair: _ranked(results, way, pair) for pair in untested}
+            ranked |= {pair: _ranked(results, way, [pair]) for pair in untested}
             runs = runs.with_initial_state_noise(0.0)
         priors = {one.prior: priors_for(one.prior, runs) for one in first}
 
@@ -202,24 +201,29 @@ def _applied(formulation: Formulation, settings: Settings) -> Settings:
     return replace(settings, **{name: getattr(formulation, name) for name in ("kernel", "per_dimension", "longest")})
 
 
-def _rank(one: Formulation, measured: _Measured) -> tuple[float, float]:
+def _rank(one: Formulation, several: Sequence[_Measured]) -> tuple[float, float]:
     """Sort key, best first: least contradicted, then narrowest; long lengthscales assume more and count as wider."""
-    if not np.isfinite(measured.half_width):
+    width = float(np.mean([measured.half_width for measured in several]))
+    if not np.isfinite(width):
         return np.inf, np.inf
     penalty = (LONGER if one.arguments == "measured" else CLEARLY) if one.longest else 1.0
-    return measured.contradicted / measured.tested, measured.half_width * penalty
+    return sum(found.contradicted for found in several) / sum(found.tested for found in several), width * penalty
 
 
-def _ranked(results: Results, way: Arguments, pair: Pair) -> list[Formulation]:
-    """The formulations measured there, best first, without those that made no boxes unless none did."""
-    found = {one: measured for (one, at), measured in results.items() if at == pair and one.arguments == way}
-    ranked = sorted(found, key=lambda one: _rank(one, found[one]))
-    return [one for one in ranked if np.isfinite(found[one].half_width)] or ranked[:1]
+def _ranked(results: Results, way: Arguments, pairs: Sequence[Pair]) -> list[Formulation]:
+    """The formulations measured at these pairs, best first, without those that made no boxes unless none did."""
+    ranks = {
+        one: _rank(one, [results[one, pair] for pair in pairs])
+        for one in dict.fromkeys(one for one, _ in results)
+        if one.arguments == way and all((one, pair) in results for pair in pairs)
+    }
+    ranked = sorted(ranks, key=ranks.__getitem__)
+    return [one for one in ranked if np.isfinite(ranks[one][1])] or ranked[:1]
 
 
 def _rank_of_way(results: Results, way: Arguments, pairs: Sequence[Pair]) -> tuple[float, float]:
-    """As `_rank`, with the best formulation of every pair; estimated bounds on residuals assume more."""
-    best = [results[_ranked(results, way, pair)[0], pair] for pair in pairs]
+    """As `_rank`, for the best formulations; estimated bounds on residuals assume more."""
+    best = [results[_ranked(results, way, [pair] if way == "measured" else pairs)[0], pair] for pair in pairs]
     width = float(np.mean([one.half_width for one in best]))
     if not np.isfinite(width):
         return np.inf, np.inf
