@@ -9,6 +9,7 @@ import numpy as np
 
 from ..arithmetic.printing import rounded_down
 from ..assumptions.norms import ConsistencyFrontier, consistency_frontier
+from ..assumptions.priors import AffinePrior, Prior
 from ..data.arrays import FloatArray
 from ..data.trajectories import Trajectories
 from ..envelopes.base import Envelope
@@ -60,11 +61,11 @@ def _method_text(predictor: MultiStepPredictor) -> str:
 
 def _further_texts(predictor: MultiStepPredictor) -> Iterator[str]:
     """Which prior is subtracted before kernels describe the rest, and which disturbances may act; empty if neither."""
-    if any(prior is not None for row in predictor.priors for prior in row):
+    if _has_priors(predictor):
         yield (
-            "An affine function of the same arguments, fitted to recordings, is subtracted first and added back at "
-            "the end: kernels and norm bounds are those of the residual. It is not an assumption, however well or "
-            "badly it fits."
+            "Where the table names a prior, this function of the same arguments is subtracted first and added back at "
+            "the end: kernels and norm bounds are those of the residual. An affine one is fitted to recordings. It is "
+            "not an assumption, however well or badly it fits."
         )
     if predictor.runs.disturbance_bound.any():
         yield (
@@ -81,8 +82,16 @@ def _initial_state_texts(runs: Trajectories, start_noise: FloatArray | None) -> 
         yield f"The true initial state of a plan may differ from the stated one: {runs.by_state(start_noise)}."
 
 
+def _has_priors(predictor: MultiStepPredictor) -> bool:
+    return any(prior is not None for row in predictor.priors for prior in row)
+
+
+def _prior_text(prior: Prior) -> str:
+    return "none" if prior is None else "affine" if isinstance(prior, AffinePrior) else str(prior.model)
+
+
 def _assumptions_table(predictor: MultiStepPredictor) -> Table:
-    runs = predictor.runs
+    runs, has_priors = predictor.runs, _has_priors(predictor)
     is_disturbed = bool(runs.disturbance_bound.any())
     rows = []
     for n, row in enumerate(predictor.envelopes):
@@ -97,11 +106,20 @@ def _assumptions_table(predictor: MultiStepPredictor) -> Table:
                     f"{norm.value:.4g}",
                     rounded_down(_least_norm(envelope), 4),
                     norm.provenance,
+                    *([_prior_text(predictor.priors[n][i])] if has_priors else []),
                     _kernel_text(envelope.kernel.to_dict()),
                 )
             )
     bounds = ("noise bound", *(["disturbance bound"] if is_disturbed else []), "norm bound")
-    header = ("step", "state", *bounds, "refuted below", "where the norm bound is from", "kernel")
+    header = (
+        "step",
+        "state",
+        *bounds,
+        "refuted below",
+        "where the norm bound is from",
+        *(["prior"] if has_priors else []),
+        "kernel",
+    )
     which = "these noise and disturbance bounds" if is_disturbed else "this noise bound"
     caption = f"refuted below: the least norm that the data allow with {which}."
     return Table(header, rows, caption)

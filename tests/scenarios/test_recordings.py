@@ -151,7 +151,8 @@ def test_boxes_of_what_was_held_out_are_measured_beside_a_nominal_model(run, log
     page = (tmp_path / "out" / "report.html").read_text()
     assert "None of 37 held-out windows contradicts its boxes." in page
     assert "function of its history (T, T[-1], Q[-1]) and the inputs" in page
-    assert "An affine function of the same arguments" in page
+    assert "Where the table names a prior" in page
+    assert ">affine</td>" in page
     assert {file.name for file in (tmp_path / "out").glob("recordings*")} == set(KIND.files)
 
 
