@@ -2222,8 +2222,10 @@ def assumptions_in_words(content: dict[str, Any], *, is_narrowed: bool = False) 
 
 
 def _prior_in_words(prior: dict[str, Any] | None) -> str:
-    if prior is None or prior["kind"] == "affine":
-        return "" if prior is None else " of what an affine prior leaves"
+    if prior is None:
+        return ""
+    if prior["kind"] == "affine":
+        return f" of what {'an affine' if any(prior['slopes']) else 'a constant'} prior leaves"
     steep = "" if prior["steepness"] is None else f", at most {', '.join(map(number, prior['steepness']))} steep,"
     return f" of what the prior {quoted(prior['name'])}, with its values as given{steep} leaves"
 

@@ -284,7 +284,7 @@ def _select(
         }
         names = ("per_dimension", "kernel", "safety_factor")
         if settings.lengthscales is not None or settings.norm_bound is not None:  # these are for one formulation
-            prior: GivenPrior = "affine" if settings.prior == "affine" else None
+            prior: GivenPrior = None if settings.prior in ("choose", "none") else settings.prior
             said = {name: getattr(settings, name) for name in names}
             return select_assumptions(runs, settings.lengthscales, prior=prior, **common, **said)
         said = {name: getattr(settings, name) for name in names if name in settings.model_fields_set}

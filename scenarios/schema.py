@@ -151,10 +151,10 @@ class PredictorSettings(Settings):
     """Candidates; by default multiples of the spread of each coordinate."""
     per_dimension: bool = False
     """Refine the best candidate to one lengthscale per coordinate."""
-    prior: Literal["choose", "none", "affine"] = "choose"
-    """Whether kernels and norm bounds describe the plant itself, or the residual of an affine fit to the runs. If not
-    given, it is chosen by the width of boxes on held-out blocks; where lengthscales or norm bounds are given, there is
-    no prior."""
+    prior: Literal["choose", "none", "constant", "affine"] = "choose"
+    """Whether kernels and norm bounds describe the plant itself, or the residual of the mean of the runs or of an affine
+    fit to them. If not given, it is chosen by the width of boxes on held-out blocks; where lengthscales or norm bounds
+    are given, there is no prior."""
     arguments: Literal["choose", "uncertain", "measured"] = "choose"
     """How uncertain histories of windows are treated: within their noise, or as measured, with an estimated bound."""
     regularisations: list[Positive] = [1e-4, 1e-3, 1e-2, 1e-1]

@@ -1054,6 +1054,17 @@ def test_histories_priors_and_disturbances_are_proved(of_histories, tmp_path):
     assert result.accepted, result.reason
 
 
+@pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
+def test_a_constant_prior_is_proved_and_called_so(of_histories, tmp_path):
+    certificate, recording, runs = of_histories
+    predictor = rc.MultiStepPredictor.select(runs, [2.0, 4.0], prior="constant")
+    question = certificate.question
+    rc.certify(predictor, question.x0, question.inputs, question.limits).save(tmp_path / "p.json", data_file=recording)
+    result = rc.verify(tmp_path / "p.json", data=recording)
+    assert result.accepted, result.reason
+    assert "norm of what a constant prior leaves at most" in result.assumptions[0]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

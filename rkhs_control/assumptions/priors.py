@@ -193,10 +193,23 @@ Prior = AffinePrior | StepOfModel | None
 """None is zero: the kernel describes all of the plant."""
 
 
+def is_flat(prior: Prior) -> bool:
+    """Whether the kernel describes all of the plant but an offset."""
+    return prior is None or (isinstance(prior, AffinePrior) and not any(prior.slopes))
+
+
 def fitted_priors(runs: Trajectories) -> tuple[tuple[AffinePrior, ...], ...]:
     """Fitted affine priors for every step and state."""
     return tuple(
         tuple(AffinePrior.fitted(*_known(runs, n, i)) for i in range(runs.n_states)) for n in range(1, runs.horizon + 1)
+    )
+
+
+def mean_priors(runs: Trajectories) -> tuple[tuple[AffinePrior, ...], ...]:
+    """The mean output of every step and state."""
+    return tuple(
+        tuple(AffinePrior(offset, (0.0,) * runs.arguments(n).shape[1]) for offset in row.tolist())
+        for n, row in enumerate(runs.states[:, 1:].mean(axis=0), start=1)
     )
 
 
@@ -206,30 +219,30 @@ def _known(runs: Trajectories, n: int, i: int) -> tuple[FloatArray, FloatArray, 
 
 
 def norm_left_open(prior: Prior, runs: Trajectories, n: int, i: int, slope_variance: FloatArray) -> float:
-    """Norm of the steepest affine function that the runs cannot distinguish from a fitted prior; zero for other priors.
+    """Norm of the steepest affine function that the runs cannot distinguish from fitted slopes; zero without these.
 
     `slope_variance` is that of the kernel, by dimension: a slope of `a_j` takes a norm of `|a_j| / sqrt(variance_j)`.
     """
-    if not isinstance(prior, AffinePrior):
+    if not isinstance(prior, AffinePrior) or is_flat(prior):
         return 0.0
     doubts = AffineFit.of(*_known(runs, n, i), runs.initial_state_noise).doubts
     squares = (doubts**2 / slope_variance).sum(axis=1)
     return float(np.sqrt(squares.max(initial=0.0)))
 
 
-GivenPrior = Literal["affine"] | PriorModel | Callable[[FloatArray, FloatArray], npt.ArrayLike] | None
-"""None, a fit to the runs, or the user's own model."""
+GivenPrior = Literal["constant", "affine"] | PriorModel | Callable[[FloatArray, FloatArray], npt.ArrayLike] | None
+"""None, the mean of the runs, a fit to them, or the user's own model."""
 
 
-def as_given(prior: object) -> Literal["affine"] | PriorModel | None:
+def as_given(prior: object) -> Literal["constant", "affine"] | PriorModel | None:
     """The given prior, checked."""
     if prior is None or isinstance(prior, PriorModel):
         return prior
-    if prior == "affine":
-        return "affine"
+    if prior == "constant" or prior == "affine":
+        return prior
     if callable(prior):
         return PriorModel(prior)
-    raise InputError(f"prior must be 'affine', None, or a function (history, inputs); got {prior!r}")
+    raise InputError(f"prior must be 'constant', 'affine', None, or a function (history, inputs); got {prior!r}")
 
 
 def priors_for(given: GivenPrior, runs: Trajectories) -> tuple[tuple[Prior, ...], ...]:
@@ -237,6 +250,8 @@ def priors_for(given: GivenPrior, runs: Trajectories) -> tuple[tuple[Prior, ...]
     prior = as_given(given)
     if prior is None:
         return ((None,) * runs.n_states,) * runs.horizon
+    if prior == "constant":
+        return mean_priors(runs)
     if prior == "affine":
         return fitted_priors(runs)
     assert isinstance(prior, PriorModel)

@@ -27,7 +27,7 @@ from ..parallel import Progress, collect, in_parallel
 from .formulations import NOTHING_COMPARED, Comparison
 from .nominal import Nominal, NormEstimate, Settings, for_models, nominal, norm_estimate_of
 from .norms import TINY, NormBound, norm_growth
-from .priors import GivenPrior, Prior, priors_for
+from .priors import GivenPrior, Prior, is_flat, priors_for
 
 SHARES = (0.25, 0.5, 1.0)
 """Shares of the data for which the growth of the least norm is tracked."""
@@ -76,7 +76,7 @@ class Selection:
         bound = self.norm_bounds[n - 1][i]
         if float(self.growth[n - 1][i][-1]) * (bound.safety_factor or 1.0) < 0.5 * bound.value:
             return math.inf
-        return _SETTLED if self.priors[n - 1][i] is None else _SETTLED_REST
+        return _SETTLED if is_flat(self.priors[n - 1][i]) else _SETTLED_REST
 
     @property
     def doubt(self) -> str:
@@ -154,9 +154,9 @@ def select_assumptions(
     safety_factor : the norm bound is the estimate times this
         Its cost depends on the data: where noise is the limiting factor, 3 instead of 1.5 widens boxes by a fifth; with
         few data or uncertain histories it can double them.
-    prior : `"affine"`, a function `(history, inputs) -> (n_steps, n_outputs)`, or a `PriorModel` made of one
-        It is subtracted before anything else, so that kernels and norm bounds describe the residual. An affine prior is
-        fitted to the runs; a model of your own is taken as it is.
+    prior : `"constant"`, `"affine"`, a function `(history, inputs) -> (n_steps, n_outputs)`, or a `PriorModel` of one
+        It is subtracted before anything else, so that kernels and norm bounds describe the residual. A constant prior
+        is the mean of the runs, an affine one is fitted to them; a model of your own is taken as it is.
     residual_shares : (n_steps, n_states)
         Take the measured histories as the arguments, and bound the residual: by this share of the worst held-out
         prediction error, minus the noise bound, and at least by the root mean square error.

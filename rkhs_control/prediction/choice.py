@@ -87,7 +87,7 @@ def choose_assumptions(
 
     Parameters
     ----------
-    prior : `"choose"` compares an affine one with none
+    prior : `"choose"` compares an affine one with none; for windows, with the mean of the outputs
     arguments : how uncertain histories are treated
         `"uncertain"`, anywhere within their noise of the measurements; `"measured"`, as measured, with an estimated
         bound on the residual. By default both are tried for windows of recordings.
@@ -108,9 +108,10 @@ def choose_assumptions(
     if runs.initial_state_noise.any():
         ways = ("uncertain", "measured") if runs.is_windowed else ("uncertain",)
         ways = ways if arguments == "choose" else (arguments,)
+    simplest: GivenPrior = "constant" if runs.is_windowed else None
     first = [
         Formulation(own, way, chosen.kernel, chosen.per_dimension)
-        for own in ((None, "affine") if prior == "choose" else (prior,))
+        for own in ((simplest, "affine") if prior == "choose" else (prior,))
         for way in ways
     ]
     chooser = Chooser(runs, chosen, n_jobs, progress)

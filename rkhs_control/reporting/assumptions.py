@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arithmetic.printing import rounded_down
 from ..assumptions.norms import ConsistencyFrontier, consistency_frontier
-from ..assumptions.priors import AffinePrior, Prior
+from ..assumptions.priors import AffinePrior, Prior, is_flat
 from ..data.arrays import FloatArray
 from ..data.trajectories import Trajectories
 from ..envelopes.base import Envelope
@@ -64,8 +64,8 @@ def _further_texts(predictor: MultiStepPredictor) -> Iterator[str]:
     if _has_priors(predictor):
         yield (
             "Where the table names a prior, this function of the same arguments is subtracted first and added back at "
-            "the end: kernels and norm bounds are those of the residual. An affine one is fitted to recordings. It is "
-            "not an assumption, however well or badly it fits."
+            "the end: kernels and norm bounds are those of the residual. A constant one is the mean of recordings, an "
+            "affine one is fitted to them. It is not an assumption, however well or badly it fits."
         )
     if predictor.runs.disturbance_bound.any():
         yield (
@@ -87,7 +87,11 @@ def _has_priors(predictor: MultiStepPredictor) -> bool:
 
 
 def _prior_text(prior: Prior) -> str:
-    return "none" if prior is None else "affine" if isinstance(prior, AffinePrior) else str(prior.model)
+    if prior is None:
+        return "none"
+    if isinstance(prior, AffinePrior):
+        return "constant" if is_flat(prior) else "affine"
+    return str(prior.model)
 
 
 def _assumptions_table(predictor: MultiStepPredictor) -> Table:

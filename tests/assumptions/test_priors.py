@@ -8,7 +8,7 @@ import pytest
 
 import rkhs_control as rc
 from rkhs_control.assumptions.intervals import step_observations
-from rkhs_control.assumptions.priors import AffineFit, AffinePrior, norm_left_open, residual
+from rkhs_control.assumptions.priors import AffineFit, AffinePrior, is_flat, norm_left_open, priors_for, residual
 
 
 def exact(prior, z):
@@ -116,13 +116,25 @@ def test_a_prior_of_zero_changes_no_bit(plant):
     assert (same.lower <= data.lower).all()
 
 
+def test_a_constant_prior_is_the_mean_of_the_runs_and_leaves_no_slope_open(plant):
+    from plants import recorded
+
+    runs = recorded(plant, np.random.default_rng(5), n_runs=40)
+    for n, row in enumerate(priors_for("constant", runs), start=1):
+        for i, prior in enumerate(row):
+            assert is_flat(prior)
+            np.testing.assert_allclose(prior(runs.arguments(n)), runs.states[:, n, i].mean())
+            assert norm_left_open(prior, runs, n, i, np.ones(2 + n)) == 0.0
+    assert not any(is_flat(prior) for row in priors_for("affine", runs) for prior in row)
+
+
 def test_priors_of_the_wrong_size_or_name_are_refused(plant):
     from plants import recorded
 
     runs = recorded(plant, np.random.default_rng(5), n_runs=30)
     with pytest.raises(rc.InputError, match=r"priors\[0\] must have 3 slopes; got 2"):
         rc.MultiStepPredictor(runs, rc.SquaredExponential(20.0), 50.0, priors=AffinePrior(0.0, (1.0, 2.0)))
-    with pytest.raises(rc.InputError, match=r"prior must be .affine., None, or a function .*; got .linear."):
+    with pytest.raises(rc.InputError, match=r"prior must be .constant., .affine., None, or a function .*; got .linear."):
         rc.MultiStepPredictor.select(runs, prior="linear")
 
 

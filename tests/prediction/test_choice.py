@@ -1,11 +1,14 @@
 """The default choice: what is not said is compared on held-out blocks, and what is said is kept."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import rkhs_control as rc
 from rkhs_control.assumptions import selection
 from rkhs_control.assumptions.formulations import Formulation
+from rkhs_control.assumptions.priors import is_flat
 from rkhs_control.data.splits import blocks_apart
 from rkhs_control.prediction.choice import LONGER, _Measured, _rank_of_way, _ranked, _worth
 
@@ -73,6 +76,17 @@ def test_what_is_said_is_kept(rng):
     assert np.array_equal(given.initial_state_noise, runs.initial_state_noise)
 
 
+@pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
+def test_windows_are_centred_so_that_their_boxes_are_the_same_in_celsius_and_kelvin(rng):
+    celsius = windows(rng, n=120, noise=0.05, disturbance=0.1)
+    kelvin = replace(celsius, states=celsius.states + 273.15, histories=celsius.histories + [273.15, 273.15, 0.0])
+    one, other = (rc.MultiStepPredictor.select(runs, kernel="matern52") for runs in (celsius, kelvin))
+    assert {trial.formulation.prior for trial in one.comparison.trials} == {"constant", "affine"}
+    assert str(one.comparison) == str(other.comparison)
+    widths = [tube.upper - tube.lower for tube in (one.boxes_of(celsius), other.boxes_of(kelvin))]
+    np.testing.assert_allclose(*widths, rtol=1e-6)
+
+
 def best(*measured):
     """Ranks formulations after one step, given as pairs with half-widths and contradictions of ten tests."""
     results = {(one, (1, 0)): _Measured(width, contradicted, 10, np.nan) for one, width, contradicted in measured}
@@ -131,7 +145,7 @@ def test_every_step_and_output_gets_its_own_narrowest_uncontradicted_formulation
             if np.isfinite(trial.half_widths[s, i])
         }
         assert chosen[s][i] == min(ranks, key=ranks.get)
-        assert (predictor.priors[s][i] is None) == (chosen[s][i].prior is None)
+        assert is_flat(predictor.priors[s][i]) == (chosen[s][i].prior == "constant")
         assert isinstance(predictor.kernels[s][i], rc.Matern52) == (chosen[s][i].kernel == "matern52")
 
 
