@@ -283,12 +283,12 @@ def _select(
             "progress": progress,
         }
         names = ("per_dimension", "kernel", "safety_factor")
+        given = None if settings.prior == "none" else settings.prior
         if settings.lengthscales is not None or settings.norm_bound is not None:  # these are for one formulation
-            prior: GivenPrior = None if settings.prior in ("choose", "none") else settings.prior
+            prior: GivenPrior = None if given == "choose" else given
             said = {name: getattr(settings, name) for name in names}
             return select_assumptions(runs, settings.lengthscales, prior=prior, **common, **said)
         said = {name: getattr(settings, name) for name in names if name in settings.model_fields_set}
-        given = None if settings.prior == "none" else settings.prior
         return choose_assumptions(runs, prior=given, arguments=settings.arguments, **common, **said)
 
 

@@ -152,8 +152,8 @@ class PredictorSettings(Settings):
     per_dimension: bool = False
     """Refine the best candidate to one lengthscale per coordinate."""
     prior: Literal["choose", "none", "constant", "affine"] = "choose"
-    """Whether kernels and norm bounds describe the plant itself, or the residual of the mean of the runs or of an affine
-    fit to them. If not given, it is chosen by the width of boxes on held-out blocks; where lengthscales or norm bounds
+    """Whether kernels and norm bounds describe the plant itself, or what the mean of the runs, or an affine fit to
+    them, leaves. If not given, it is chosen by the width of boxes on held-out blocks; where lengthscales or norm bounds
     are given, there is no prior."""
     arguments: Literal["choose", "uncertain", "measured"] = "choose"
     """How uncertain histories of windows are treated: within their noise, or as measured, with an estimated bound."""

@@ -238,8 +238,10 @@ def as_given(prior: object) -> Literal["constant", "affine"] | PriorModel | None
     """The given prior, checked."""
     if prior is None or isinstance(prior, PriorModel):
         return prior
-    if prior == "constant" or prior == "affine":
-        return prior
+    if prior == "constant":
+        return "constant"
+    if prior == "affine":
+        return "affine"
     if callable(prior):
         return PriorModel(prior)
     raise InputError(f"prior must be 'constant', 'affine', None, or a function (history, inputs); got {prior!r}")

@@ -134,7 +134,9 @@ def test_priors_of_the_wrong_size_or_name_are_refused(plant):
     runs = recorded(plant, np.random.default_rng(5), n_runs=30)
     with pytest.raises(rc.InputError, match=r"priors\[0\] must have 3 slopes; got 2"):
         rc.MultiStepPredictor(runs, rc.SquaredExponential(20.0), 50.0, priors=AffinePrior(0.0, (1.0, 2.0)))
-    with pytest.raises(rc.InputError, match=r"prior must be .constant., .affine., None, or a function .*; got .linear."):
+    with pytest.raises(
+        rc.InputError, match=r"prior must be .constant., .affine., None, or a function .*; got .linear."
+    ):
         rc.MultiStepPredictor.select(runs, prior="linear")
 
 

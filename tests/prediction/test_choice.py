@@ -79,7 +79,8 @@ def test_what_is_said_is_kept(rng):
 @pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
 def test_windows_are_centred_so_that_their_boxes_are_the_same_in_celsius_and_kelvin(rng):
     celsius = windows(rng, n=120, noise=0.05, disturbance=0.1)
-    kelvin = replace(celsius, states=celsius.states + 273.15, histories=celsius.histories + [273.15, 273.15, 0.0])
+    histories = celsius.histories + np.array([273.15, 273.15, 0.0])
+    kelvin = replace(celsius, states=celsius.states + 273.15, histories=histories)
     one, other = (rc.MultiStepPredictor.select(runs, kernel="matern52") for runs in (celsius, kelvin))
     assert {trial.formulation.prior for trial in one.comparison.trials} == {"constant", "affine"}
     assert str(one.comparison) == str(other.comparison)

@@ -65,7 +65,7 @@ def test_windows_of_a_scenario_are_those_of_python(log, clock):
         ({"data.every": 2.5}, r"data\.every"),
         ({"data.disturbance_bound": -0.1}, r"data\.disturbance_bound"),
         ({"data.disturbance_bound": [0.1, 0.2]}, r"data\.disturbance_bound must be a number or 1 of them \(T\)"),
-        ({"predictor.prior": "linear"}, r"predictor\.prior: .*'none' or 'affine'; got 'linear'"),
+        ({"predictor.prior": "linear"}, r"predictor\.prior: .*'none', 'constant' or 'affine'; got 'linear'"),
         ({"predictor.compare_affine_prior": True}, "prior is already affine"),
         ({"predictor.held_out_part": "start"}, "'random' or 'end'"),
         ({"predictor.held_out": 0.0}, r"\[recordings\] needs \[data\] .* predictor.held_out"),
