@@ -102,8 +102,18 @@ def nominal(
     parts = _blocks(runs, n, settings.folds)
     smoothest = max(np.asarray(settings.regularisations)[by_ridge <= (1.0 + NEARLY) * by_ridge.min()].tolist())
     norm = 0.0 if prior is None else kernel_ridge(data, kernel, smoothest).norm
-    left_open = norm_left_open(prior, runs, n, i, kernel.derivative_variance(data.X.shape[1]))
+    left_open = norm_left_open(prior, runs, n, i, _slope_variance(kernel, data.X))
     return Nominal(kernel, ridge, held_out_errors(data, kernel, ridge, parts), norm, left_open)
+
+
+def _slope_variance(kernel: Kernel, Z: FloatArray) -> FloatArray:
+    """By dimension; where functions need not have slopes, of their mean slopes over the spread of the arguments."""
+    if kernel.is_differentiable:
+        return kernel.derivative_variance(Z.shape[1])
+    spread = Z.std(axis=0)
+    spread = np.where(spread > 0.0, spread, 1.0)
+    falls: FloatArray = kernel.fall(np.zeros((1, Z.shape[1])), np.diag(spread))[0]
+    return 2.0 * falls / spread**2
 
 
 def _blocks(runs: Trajectories, n: int, folds: int) -> list[Fold]:
@@ -140,10 +150,19 @@ def norm_estimate_of(
 def _by_slopes(model: KernelModel, runs: Trajectories, n: int, prior: Prior) -> FloatArray:
     """How far a model's values at the recorded arguments may be from those at the true arguments, given the noise."""
     Z, noise = runs.arguments(n), runs.initial_state_noise
-    slopes = np.concatenate([model.gradient(part) for part in np.array_split(Z, len(Z) // 200 + 1)])[:, : len(noise)]
     own = 0.0 if prior is None else np.array(prior.slopes)[: len(noise)]
+    parts = np.array_split(Z, len(Z) // 200 + 1)
+    slopes = np.concatenate([_slopes(model, part, noise) for part in parts])
     by_slopes: FloatArray = np.abs(slopes + own) @ noise
     return by_slopes
+
+
+def _slopes(model: KernelModel, Z: FloatArray, noise: FloatArray) -> FloatArray:
+    """How fast a model changes with the uncertain coordinates; where it need not have slopes, over their noise."""
+    if model.kernel.is_differentiable:
+        return model.gradient(Z)[:, : len(noise)]
+    steps = np.eye(len(noise), Z.shape[1]) * np.where(noise > 0.0, noise, 1.0)[:, None]
+    return np.stack([(model(Z + step) - model(Z - step)) / (2.0 * step.sum()) for step in steps], axis=1)
 
 
 def for_models(runs: Trajectories, n: int, i: int, prior: Prior) -> Observations:

@@ -29,6 +29,11 @@ class Kernel(ABC):
         Where squares of tiny distances underflow, within 1e-150 of `k(x, x)`.
         """
 
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether all functions of the space have slopes."""
+        return True
+
     @abstractmethod
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         """`d k(x, y) / d x`, shape `(n_x, n_y, n_dims)`."""

@@ -44,6 +44,10 @@ class Scale(Kernel):
     def ball(self, x: list[Ball], y: list[Ball]) -> Ball:
         return self.factor * self.kernel.ball(x, y)
 
+    @property
+    def is_differentiable(self) -> bool:
+        return self.kernel.is_differentiable
+
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         return self.factor * self.kernel.gradient(X, Y)
 
@@ -73,6 +77,10 @@ class Pair(Kernel):
     @property
     def has_balls(self) -> bool:
         return self.a.has_balls and self.b.has_balls
+
+    @property
+    def is_differentiable(self) -> bool:
+        return self.a.is_differentiable and self.b.is_differentiable
 
     def precise_fall(self, points: FloatArray) -> PreciseFall | None:
         a, b = self.a.precise_fall(points), self.b.precise_fall(points)

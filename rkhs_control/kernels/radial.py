@@ -82,6 +82,10 @@ class Radial(Kernel):
         s = sum((((a - b) / float(scale)) ** 2 for a, b, scale in zip(x, y, scales, strict=True)), balls.ball(0.0))
         return self.profile(s, balls)
 
+    @property
+    def is_differentiable(self) -> bool:
+        return bool(np.isfinite(self.slope(np.zeros(1))[0]))
+
     def gradient(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         self._require_differentiable()
         slope = self.slope(self._squared_distances(X, Y))
@@ -133,7 +137,7 @@ class Radial(Kernel):
         return np.array(self.lengthscale)
 
     def _require_differentiable(self) -> None:
-        if not np.isfinite(self.slope(np.zeros(1))[0]):
+        if not self.is_differentiable:
             raise InputError(
                 f"functions in the space of {type(self).__name__} need not be differentiable; "
                 "derivatives can be bounded with Matern(nu=1.5), Matern(nu=2.5) or a smoother kernel"

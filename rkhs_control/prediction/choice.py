@@ -44,8 +44,10 @@ LONGER = 1.2
 """Long lengthscales where an estimated residual bound covers some of what they miss."""
 ROOM = 0.75
 """Held-out values may be off by this share of what boxes and noise allow: future ones will be off by more some day."""
+ROOM_OF_BOXES = 0.5
+"""And by this share of what boxes allow, if the noise is all that it may be."""
 ROOM_OF_RESIDUALS = 0.6
-"""The same where the held-out values also choose the bound on residuals, and owe some of their fit to that."""
+"""Of what both allow, where held-out values also choose the bound on residuals, and owe some of their fit to that."""
 _FINALISTS = 3
 """How many formulations are measured at steps between the compared ones."""
 _BLOCKS, _QUERIES = 4, 100
@@ -91,8 +93,8 @@ def choose_assumptions(
     arguments : how uncertain histories are treated
         `"uncertain"`, anywhere within their noise of the measurements; `"measured"`, as measured, with an estimated
         bound on the residual. By default both are tried for windows of recordings.
-    kernel, per_dimension : unless one is given, longer lengthscales that predict nearly as well are tried
-        For windows also per-dimension lengthscales and a rougher kernel.
+    kernel, per_dimension : unless one is given, a rougher kernel is tried, and longer lengthscales that predict nearly
+        as well; for windows also per-dimension lengthscales
     safety_factor : 3, and 2 for windows, whose held-out blocks test the choice
     settings : further arguments of `select_assumptions`
     """
@@ -145,10 +147,10 @@ class Chooser:
         return self._selected(ways[-1], first, results, pairs, rng)
 
     def _refined(self, base: Formulation) -> list[Formulation]:
-        """Longer lengthscales and, for windows, one per dimension, also of a rougher kernel."""
+        """Longer lengthscales, a rougher kernel and, for windows, a lengthscale per dimension."""
         longest = replace(base, longest=True)
         if not self.runs.is_windowed:
-            return [longest]
+            return [longest, replace(base, kernel="matern52")]
         one_each = replace(base, per_dimension=True)
         return [longest, one_each, replace(one_each, longest=True), replace(one_each, kernel="matern52")]
 
@@ -274,7 +276,6 @@ def _on_blocks(
     table[n - 1, i] = disturbance
     runs = replace(runs, disturbance_bound=table)
     reach = runs.horizon + runs.shape.lead if runs.is_windowed else 0
-    room = ROOM if np.isnan(share) else ROOM_OF_RESIDUALS
     widths, contradicted = [], 0
     try:
         for held, kept in blocks_apart(runs.origins, reach, _BLOCKS):
@@ -284,7 +285,11 @@ def _on_blocks(
             tested = runs.subset(few)
             lower, upper = _boxes(part, n, i, found, prior, settings, tested, is_tested=not np.isnan(share))
             half, miss = (upper - lower) / 2.0, np.abs(runs.states[few, n, i] - (lower + upper) / 2.0)
-            contradicted += int((miss > room * (half + noise)).sum())
+            if np.isnan(share):
+                allowed = np.minimum(ROOM * (noise + half), noise + ROOM_OF_BOXES * half)
+            else:
+                allowed = ROOM_OF_RESIDUALS * (noise + half)
+            contradicted += int((miss > allowed).sum())
             widths.append(half)
     except RkhsControlError:
         return _Measured(np.inf, 0, 0, share)

@@ -24,7 +24,13 @@ KERNELS = [
     rc.SquaredExponential(0.7) + 0.1 * rc.Matern(0.3, nu=1.5),
     rc.SquaredExponential(0.7) * rc.RationalQuadratic(3.0),
 ]
-SMOOTH = [k for k in KERNELS if k != rc.Matern12(0.7)]
+SMOOTH = [k for k in KERNELS if k.is_differentiable]
+
+
+def test_only_matern_12_and_what_is_made_of_it_have_no_slopes():
+    rough = rc.Matern12(0.7)
+    assert [k for k in KERNELS if k not in SMOOTH] == [rough]
+    assert not any(k.is_differentiable for k in (2.0 * rough, rough + SMOOTH[0], SMOOTH[0] * rough))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)

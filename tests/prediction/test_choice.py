@@ -10,6 +10,7 @@ from rkhs_control.assumptions import selection
 from rkhs_control.assumptions.formulations import Formulation
 from rkhs_control.assumptions.priors import is_flat
 from rkhs_control.data.splits import blocks_apart
+from rkhs_control.kernels.families import FAMILIES
 from rkhs_control.prediction.choice import LONGER, _Measured, _rank_of_way, _ranked, _worth
 
 
@@ -88,6 +89,20 @@ def test_windows_are_centred_so_that_their_boxes_are_the_same_in_celsius_and_kel
     np.testing.assert_allclose(*widths, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
+@pytest.mark.parametrize("kernel", FAMILIES)
+def test_every_kernel_makes_boxes_in_every_way(kernel, rng):
+    """Also where functions need not have slopes."""
+    outputs, inputs = block(60, rng, 0.05)
+    shape = {"horizon": 2, "output_lags": 2, "input_lags": 1, "noise_bound": 0.1}
+    runs = rc.Trajectories.from_recordings([(outputs, inputs)], **shape)
+    for arguments in ("uncertain", "measured"):
+        predictor = rc.MultiStepPredictor.select(runs, kernel=kernel, arguments=arguments)
+        assert all(np.isfinite(trial.half_widths).all() for trial in predictor.comparison.trials)
+        assert {trial.formulation.arguments for trial in predictor.comparison.trials} == {arguments}
+        assert np.isfinite(predictor.boxes_of(runs).upper).all()
+
+
 def best(*measured):
     """Ranks formulations after one step, given as pairs with half-widths and contradictions of ten tests."""
     results = {(one, (1, 0)): _Measured(width, contradicted, 10, np.nan) for one, width, contradicted in measured}
@@ -124,9 +139,27 @@ def test_known_states_have_one_formulation_for_all_steps_and_outputs(rng):
         )
     runs = rc.Trajectories(np.stack(states, axis=1) + rng.uniform(-0.02, 0.02, (60, 4, 2)), inputs, 0.02)
     comparison = rc.choose_assumptions(runs).comparison
-    assert len(comparison.trials) == 4
+    assert len(comparison.trials) == 6
     assert len({one for row in comparison.chosen for one in row}) == 1
-    assert comparison.summary.startswith("chosen of 4 formulations: ")
+    assert comparison.summary.startswith("chosen of 6 formulations: ")
+
+
+@pytest.mark.filterwarnings("ignore::rkhs_control.UnsettledNormWarning")
+def test_a_plant_that_saturates_gets_a_kernel_that_its_truth_does_not_leave(rng):
+    """No smooth function saturates; the smoothest kernel left 2 in 100 true states outside."""
+
+    def record(n):
+        x, inputs = [rng.uniform(-1.0, 1.0, n)], rng.uniform(-1.0, 1.0, (n, 3, 1))
+        for k in range(3):
+            x.append(0.8 * x[-1] + 0.5 * np.clip(2.5 * inputs[:, k, 0], -1.0, 1.0))
+        return np.stack(x, axis=1)[:, :, None], inputs
+
+    states, inputs = record(100)
+    measured = states + rng.uniform(-0.02, 0.02, states.shape) * (np.arange(4) > 0)[:, None]
+    predictor = rc.MultiStepPredictor.select(rc.Trajectories(measured, inputs, 0.024))
+    assert {one.kernel for row in predictor.comparison.chosen for one in row} == {"matern52"}
+    truth, plans = record(200)
+    assert predictor.boxes(truth[:, 0], plans).contains(truth[:, 1:]).all()
 
 
 def test_every_step_and_output_gets_its_own_narrowest_uncontradicted_formulation(rng):
