@@ -112,8 +112,9 @@ def _slope_variance(kernel: Kernel, Z: FloatArray) -> FloatArray:
         return kernel.derivative_variance(Z.shape[1])
     spread = Z.std(axis=0)
     spread = np.where(spread > 0.0, spread, 1.0)
-    falls: FloatArray = kernel.fall(np.zeros((1, Z.shape[1])), np.diag(spread))[0]
-    return 2.0 * falls / spread**2
+    falls = kernel.fall(np.zeros((1, Z.shape[1])), np.diag(spread))[0]
+    variance: FloatArray = 2.0 * falls / spread**2
+    return variance
 
 
 def _blocks(runs: Trajectories, n: int, folds: int) -> list[Fold]:
